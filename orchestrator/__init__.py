@@ -1,0 +1,1 @@
+"""The application: what runs, when, what happened, who may see it."""

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from django.db.models import QuerySet
+
+from orchestrator.projects.access import Actor
+from orchestrator.projects.models import Project, User
+
+
+def projects_of(actor: Actor) -> QuerySet[Project]:
+    """The projects that the actor may see, oldest first."""
+    if not isinstance(actor, User) or not actor.is_active:
+        return Project.objects.none()
+    projects = Project.objects.all()
+    if not actor.is_superuser:
+        projects = projects.filter(memberships__user=actor)
+    token = getattr(actor, "api_token", None)
+    return projects if token is None else projects.filter(pk=token.project_id)

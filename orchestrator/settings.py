@@ -1,0 +1,278 @@
+"""One settings module, one switch.
+
+`STACK=embedded` (default) needs no service: SQLite and a broker of files in the data folder.
+`STACK=scale` takes PostgreSQL from `DATABASE_URL` and Redis or Valkey from `BROKER_URL`.
+Application code never asks which one runs. What is missing is named by `orchestrator.checks`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import django_stubs_ext
+import structlog
+from csp.constants import NONCE, NONE, SELF
+
+from orchestrator.envvars import (
+    env_bool,
+    env_int,
+    env_list,
+    env_seconds,
+    env_secret,
+    kept_secret,
+    postgres_options,
+)
+
+# Makes `ModelAdmin[Project]` and the like valid at run time, as the type checker wants them.
+django_stubs_ext.monkeypatch()
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+DATA_DIR = Path(os.environ.get("SWITCHBACK_DATA") or BASE_DIR / "var").resolve()
+DATA_DIR.mkdir(parents=True, exist_ok=True)
+
+STACK = os.environ.get("STACK", "embedded")
+DATABASE_URL = env_secret("DATABASE_URL")
+BROKER_URL = env_secret("BROKER_URL")
+
+# --- web ------------------------------------------------------------------------------------
+DEBUG = env_bool("SWITCHBACK_DEBUG", default=False)
+SECRET_KEY = env_secret("SECRET_KEY") or kept_secret(DATA_DIR / "secret_key")
+PORT = env_int("SWITCHBACK_PORT", default=8000)
+ALLOWED_HOSTS = env_list("SWITCHBACK_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env_list("SWITCHBACK_TRUSTED_ORIGINS", default=[])
+ROOT_URLCONF = "orchestrator.urls"
+ASGI_APPLICATION = "orchestrator.asgi.application"
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "csp",
+    "django_filters",
+    "django_htmx",
+    "rest_framework",
+    "drf_spectacular",
+    "orchestrator.apps.OrchestratorConfig",
+    "orchestrator.projects",
+    "orchestrator.jobs",
+    "orchestrator.events",
+    "rubrics",
+    "optimizer",
+    "training",
+    "orchestrator.environments",
+    "orchestrator.agents",
+    "orchestrator.runs",
+    "orchestrator.climbs",
+    "orchestrator.api",
+    "orchestrator.web",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "servestatic.middleware.ServeStaticMiddleware",
+    "orchestrator.middleware.log_request",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "csp.context_processors.nonce",
+            ],
+        },
+    },
+]
+
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+# Files are served straight from the source folders: no collect step can be forgotten or stale.
+SERVESTATIC_USE_FINDERS = True
+SERVESTATIC_AUTOREFRESH = DEBUG
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "base-uri": [NONE],
+        "frame-ancestors": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF, NONCE],
+        "img-src": [SELF, "data:"],
+        "connect-src": [SELF],
+        "font-src": [SELF],
+        "form-action": [SELF],
+    }
+}
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env_bool("SWITCHBACK_HTTPS", default=False)
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if SESSION_COOKIE_SECURE else None
+
+AUTH_USER_MODEL = "projects.User"
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "login"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 10},
+    },
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+
+REST_FRAMEWORK: dict[str, Any] = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "orchestrator.projects.authentication.ApiTokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.CursorPagination",
+    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "PAGE_SIZE": 50,
+}
+SPECTACULAR_SETTINGS: dict[str, Any] = {
+    "TITLE": "Switchback",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+}
+
+# --- database -------------------------------------------------------------------------------
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+SQLITE_OPTIONS: dict[str, Any] = {
+    "transaction_mode": "IMMEDIATE",
+    "timeout": 20,
+    "init_command": (
+        "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;PRAGMA temp_store=MEMORY;"
+        "PRAGMA mmap_size=134217728;PRAGMA journal_size_limit=67108864;PRAGMA cache_size=-20000;"
+    ),
+}
+DATABASES: dict[str, dict[str, Any]] = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": DATA_DIR / "db.sqlite3",
+        "CONN_MAX_AGE": 0,
+        "OPTIONS": SQLITE_OPTIONS,
+        # A file, since an in-memory database has no WAL and no other process can open it.
+        "TEST": {"NAME": DATA_DIR / "test.sqlite3"},
+    }
+}
+if STACK == "scale" and DATABASE_URL:
+    DATABASES["default"] = postgres_options(
+        DATABASE_URL, pool_size=env_int("SWITCHBACK_POOL_SIZE", default=12)
+    )
+
+TIME_ZONE = "UTC"
+USE_TZ = True
+LANGUAGE_CODE = "en-us"
+USE_I18N = False
+
+# --- jobs and announcements -----------------------------------------------------------------
+JOB_LEASE_S = env_seconds("SWITCHBACK_JOB_LEASE_S", default=15)
+JOB_BEAT_S = env_seconds("SWITCHBACK_JOB_BEAT_S", default=3)
+JOB_SWEEP_S = env_seconds("SWITCHBACK_JOB_SWEEP_S", default=1)
+JOB_GRACE_S = env_seconds("SWITCHBACK_JOB_GRACE_S", default=5)
+JOB_QUEUES = ["default", "rollouts", "gpu"]
+
+CELERY_BROKER_URL = "filesystem://"
+CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = {
+    "data_folder_in": str(DATA_DIR / "broker" / "messages"),
+    "data_folder_out": str(DATA_DIR / "broker" / "messages"),
+    "control_folder": str(DATA_DIR / "broker" / "control"),
+    "store_processed": False,
+    "polling_interval": 0.02,
+}
+if STACK == "scale" and BROKER_URL:
+    CELERY_BROKER_URL = BROKER_URL
+    # The lease redelivers; a broker that does so too would start second copies of long jobs.
+    CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 86_400, "polling_interval": 0.2}
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = False
+CELERY_TASK_DEFAULT_QUEUE = "default"
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
+CELERY_WORKER_SEND_TASK_EVENTS = False
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TIMEZONE = TIME_ZONE
+# A web request that announces a job must not hang on a dead broker: the sweep announces later.
+CELERY_TASK_PUBLISH_RETRY = False
+
+CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+# How many sockets one user may hold open in one web process.
+FEED_SOCKETS_PER_USER = env_int("SWITCHBACK_FEED_SOCKETS_PER_USER", default=32)
+
+# --- model server ---------------------------------------------------------------------------
+MODEL_NAME = os.environ.get("SWITCHBACK_MODEL_NAME", "smollm2-135m")
+_MODEL_DIR = os.environ.get("SWITCHBACK_MODEL_DIR")
+MODEL_DIR = Path(_MODEL_DIR).resolve() if _MODEL_DIR else DATA_DIR / "models" / MODEL_NAME
+MODEL_PORT = env_int("SWITCHBACK_MODEL_PORT", default=8012)
+
+# --- logs -----------------------------------------------------------------------------------
+LOG_LEVEL = os.environ.get("SWITCHBACK_LOG_LEVEL", "INFO").upper()
+_SHARED_PROCESSORS: list[Any] = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+]
+structlog.configure(
+    processors=[
+        *_SHARED_PROCESSORS,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+    ],
+    logger_factory=structlog.stdlib.LoggerFactory(),
+    wrapper_class=structlog.stdlib.BoundLogger,
+    cache_logger_on_first_use=True,
+)
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "json": {
+            "()": structlog.stdlib.ProcessorFormatter,
+            "foreign_pre_chain": _SHARED_PROCESSORS,
+            "processors": [
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                structlog.processors.JSONRenderer(),
+            ],
+        },
+    },
+    "handlers": {
+        "stderr": {"class": "logging.StreamHandler", "formatter": "json", "stream": sys.stderr},
+    },
+    "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
+    "loggers": {
+        "django": {"handlers": [], "level": "INFO", "propagate": True},
+        # One line per request comes from our middleware, with the request id.
+        "uvicorn.access": {"handlers": [], "level": "WARNING", "propagate": False},
+        "uvicorn": {"handlers": [], "level": "INFO", "propagate": True},
+        "uvicorn.error": {"handlers": [], "level": "INFO", "propagate": True},
+        "httpx": {"level": "WARNING"},
+        "asyncio": {"level": "WARNING"},
+    },
+}

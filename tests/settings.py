@@ -1,0 +1,20 @@
+"""The product's settings on a data folder of the test run's own, with cheap password hashing.
+
+Environment variables are set before the import, so that a developer's own data folder is never
+touched. Child processes of tests get the product's settings, see `tests.live`.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+if "SWITCHBACK_TEST_DATA" not in os.environ:
+    os.environ["SWITCHBACK_TEST_DATA"] = tempfile.mkdtemp(prefix="switchback-tests-")
+os.environ["SWITCHBACK_DATA"] = os.environ["SWITCHBACK_TEST_DATA"]
+os.environ.setdefault("SECRET_KEY", "a-key-for-tests-only-0123456789-0123456789-0123456789")
+os.environ.setdefault("SWITCHBACK_LOG_LEVEL", "WARNING")
+
+from orchestrator.settings import *  # noqa: F403
+
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
