@@ -1,0 +1,150 @@
+"""Grading one rollout: every criterion of a rubric against one transcript.
+
+`grade` is for rubrics of code kinds alone and needs no event loop; `grade_async` takes any
+rubric, runs the kinds that wait side by side, and gives each a deadline. Both hold the one
+error boundary of grading: a criterion that raises, whatever it raises, becomes an errored
+verdict with its reason, and its siblings go on.
+
+Criteria are graded in the rubric's order. After a gate that is not passed the rest is not
+graded at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from rubrics.aggregate import aggregate, is_passed
+from rubrics.errors import CriterionFailed, RubricInvalid
+from rubrics.kinds import KINDS
+from rubrics.kinds.base import Kind
+from rubrics.types import Applicability, Criterion, RubricSpec, Score, Services, Transcript, Verdict
+
+CRITERION_TIMEOUT_S = 120.0
+"""How long one criterion may wait for its services;
+
+judges behind a busy endpoint take tens of seconds.
+"""
+
+
+def grade(spec: RubricSpec, transcript: Transcript) -> list[Verdict]:
+    """One verdict per criterion, in the rubric's order.
+
+    Raises RubricInvalid if a criterion needs services (`grade_async`) or is of an unknown kind.
+    """
+    waiting = [c.id for c in spec.criteria if _kind(c).decide is None]
+    if waiting:
+        raise RubricInvalid(
+            f"criteria that need services cannot be graded here: {', '.join(waiting)}"
+        )
+    verdicts: list[Verdict] = []
+    for stage in _stages(spec.criteria):
+        verdicts += [_decide(criterion, transcript) for criterion in stage]
+        if is_passed(stage[-1], verdicts[-1]) is False and stage[-1].gate:
+            break
+    return verdicts + _behind_gate(spec.criteria, len(verdicts))
+
+
+async def grade_async(
+    spec: RubricSpec,
+    transcript: Transcript,
+    *,
+    services: Services,
+    timeout_s: float = CRITERION_TIMEOUT_S,
+) -> list[Verdict]:
+    """As `grade`, for any kind. A criterion that takes longer than `timeout_s` is errored."""
+    verdicts: list[Verdict] = []
+    for stage in _stages(spec.criteria):
+        async with asyncio.TaskGroup() as group:
+            running = [
+                group.create_task(_decide_async(criterion, transcript, services, timeout_s))
+                for criterion in stage
+            ]
+        verdicts += [task.result() for task in running]
+        if is_passed(stage[-1], verdicts[-1]) is False and stage[-1].gate:
+            break
+    return verdicts + _behind_gate(spec.criteria, len(verdicts))
+
+
+def score(spec: RubricSpec, transcript: Transcript) -> tuple[Score, list[Verdict]]:
+    """`grade` and `aggregate` in one call."""
+    verdicts = grade(spec, transcript)
+    return aggregate(spec, verdicts), verdicts
+
+
+def why_not_applicable(applies: Applicability, transcript: Transcript) -> str | None:
+    """The first condition that the rollout does not meet; None when the criterion concerns it."""
+    for label, accepted in applies.labels.items():
+        value = transcript.labels.get(label)
+        if value not in accepted:
+            return f"{label} is {value!r}, not {' or '.join(accepted)}"
+    if applies.answered is not None and applies.answered is not (transcript.answer is not None):
+        return "only with an answer" if applies.answered else "only without an answer"
+    if transcript.n_steps < applies.min_steps:
+        return f"only from {applies.min_steps} steps on"
+    return None
+
+
+def _decide(criterion: Criterion, transcript: Transcript) -> Verdict:
+    decide = _kind(criterion).decide
+    assert decide is not None  # `grade` has looked
+    reason = why_not_applicable(criterion.applies, transcript)
+    if reason is not None:
+        return Verdict.not_applicable(criterion, reason)
+    try:
+        return decide(criterion, transcript)
+    except Exception as error:  # the boundary named in the module's docstring
+        return Verdict.errored(criterion, _reason(error))
+
+
+async def _decide_async(
+    criterion: Criterion, transcript: Transcript, services: Services, timeout_s: float
+) -> Verdict:
+    decide = _kind(criterion).decide_async
+    if decide is None:
+        return _decide(criterion, transcript)
+    reason = why_not_applicable(criterion.applies, transcript)
+    if reason is not None:
+        return Verdict.not_applicable(criterion, reason)
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await decide(criterion, transcript, services)
+    except TimeoutError:
+        return Verdict.errored(criterion, f"no verdict within {timeout_s:g} s")
+    except Exception as error:  # the boundary named in the module's docstring
+        return Verdict.errored(criterion, _reason(error))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, CriterionFailed) and str(error).strip():
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _kind(criterion: Criterion) -> Kind:
+    try:
+        return KINDS[criterion.kind]
+    except KeyError:
+        raise RubricInvalid(f"{criterion.id}.kind: {criterion.kind!r} is unknown") from None
+
+
+def _stages(criteria: Sequence[Criterion]) -> Iterator[list[Criterion]]:
+    """Runs of criteria that may be graded side by side;
+
+    each ends with a gate or with the rubric.
+    """
+    stage: list[Criterion] = []
+    for criterion in criteria:
+        stage.append(criterion)
+        if criterion.gate:
+            yield stage
+            stage = []
+    if stage:
+        yield stage
+
+
+def _behind_gate(criteria: Sequence[Criterion], n_graded: int) -> list[Verdict]:
+    return [
+        Verdict.not_applicable(criterion, f"not graded: {criteria[n_graded - 1].id} was not passed")
+        for criterion in criteria[n_graded:]
+    ]
