@@ -4,3 +4,5 @@ The pure core (`types`, `rows`, `credit`, `losses`, `schedule`, `filters`) impor
 Django, so the web tier may use it. What needs torch (`objective`, `head`, `lora`, `packing`,
 `backends`, `jobs.runner`) is imported by the runner's child process alone.
 """
+
+from __future__ import annotations

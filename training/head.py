@@ -1,0 +1,157 @@
+"""Log-probs of chosen tokens from hidden states, without a table of logits.
+
+Only targets with a weight are evaluated, in chunks. A chunk's logits live until its own gradient is
+known and are then freed, so the memory of the loss does not grow with the sequence. Two ways:
+
+- `chunked_logprobs`: a differentiable function; the backward pass recomputes the logits of a chunk.
+- `TokenLogProb` inside a loop that runs forward and backward chunk by chunk (`backends.local`):
+  nothing is recomputed, because all losses are sums over tokens.
+
+The arithmetic is fp32 or better even where weights are bf16. Axes: N selected positions, H hidden,
+V vocabulary. The head is tied to the embedding in the models we train and stays frozen, but a
+gradient for it is computed when it asks for one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+DEFAULT_CHUNK = 512
+
+
+class TokenLogProb(torch.autograd.Function):
+    """log softmax(logits / temperature) at the targets; keeps one table for the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, logits_NV: Tensor, targets_N: Tensor, temperature: float) -> Tensor:
+        scaled_NV = logits_NV if temperature == 1.0 else logits_NV / temperature
+        lse_N = torch.logsumexp(scaled_NV, dim=-1)
+        chosen_N = scaled_NV.gather(-1, targets_N[:, None])[:, 0]
+        ctx.save_for_backward(scaled_NV, lse_N, targets_N)
+        ctx.temperature = temperature
+        return chosen_N - lse_N
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        scaled_NV, lse_N, targets_N = ctx.saved_tensors
+        return _logits_gradient(scaled_NV, lse_N, targets_N, grads[0], ctx.temperature), None, None
+
+
+def token_logprobs(logits_NV: Tensor, targets_N: Tensor, temperature: float = 1.0) -> Tensor:
+    """Log-probs of `targets_N` at `temperature`; differentiable in the logits."""
+    # torch leaves Function.apply untyped.
+    result: Tensor = TokenLogProb.apply(logits_NV, targets_N, temperature)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _logits_gradient(
+    scaled_NV: Tensor, lse_N: Tensor, targets_N: Tensor, grad_N: Tensor, temperature: float
+) -> Tensor:
+    """Derivative of sum(grad * logprob) by the logits: grad / T * (one-hot - softmax)."""
+    scale_N = grad_N / temperature
+    grad_NV = torch.exp(scaled_NV - lse_N[:, None])
+    grad_NV.mul_(-scale_N[:, None])
+    grad_NV.scatter_add_(-1, targets_N[:, None], scale_N[:, None])
+    return grad_NV
+
+
+class _ChunkedLogProb(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden_NH: Tensor,
+        weight_VH: Tensor,
+        targets_N: Tensor,
+        temperature: float,
+        chunk: int,
+    ) -> Tensor:
+        ctx.save_for_backward(hidden_NH, weight_VH, targets_N)
+        ctx.temperature = temperature
+        ctx.chunk = chunk
+        parts = [
+            token_logprobs(logits(hidden_NH[piece], weight_VH), targets_N[piece], temperature)
+            for piece in pieces(hidden_NH.shape[0], chunk)
+        ]
+        return torch.cat(parts) if parts else logits(hidden_NH, weight_VH).sum(-1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+        hidden_NH, weight_VH, targets_N = ctx.saved_tensors
+        grad_hidden_NH = torch.zeros_like(hidden_NH) if ctx.needs_input_grad[0] else None
+        # The head's own gradient is summed in fp32 whatever the weights are (training.md 8).
+        grad_weight_VH = (
+            torch.zeros(weight_VH.shape, dtype=_accurate(weight_VH.dtype), device=weight_VH.device)
+            if ctx.needs_input_grad[1]
+            else None
+        )
+        for piece in pieces(hidden_NH.shape[0], ctx.chunk):
+            scaled_NV = logits(hidden_NH[piece], weight_VH)
+            if ctx.temperature != 1.0:
+                scaled_NV = scaled_NV / ctx.temperature
+            lse_N = torch.logsumexp(scaled_NV, dim=-1)
+            grad_NV = _logits_gradient(
+                scaled_NV, lse_N, targets_N[piece], grads[0][piece], ctx.temperature
+            )
+            if grad_hidden_NH is not None:
+                grad_hidden_NH[piece] = grad_NV.to(weight_VH.dtype) @ weight_VH
+            if grad_weight_VH is not None:
+                grad_weight_VH += grad_NV.T @ hidden_NH[piece].to(grad_NV.dtype)
+        if grad_weight_VH is not None:
+            grad_weight_VH = grad_weight_VH.to(weight_VH.dtype)
+        return grad_hidden_NH, grad_weight_VH, None, None, None
+
+
+def chunked_logprobs(
+    hidden_NH: Tensor,
+    weight_VH: Tensor,
+    targets_N: Tensor,
+    *,
+    temperature: float = 1.0,
+    chunk: int = DEFAULT_CHUNK,
+) -> Tensor:
+    """Log-probs of `targets_N` under the head `weight_VH`; the backward pass recomputes logits.
+
+    The result does not depend on `chunk` beyond rounding. No positions give an empty tensor that
+    still belongs to the graph.
+    """
+    result: Tensor = _ChunkedLogProb.apply(  # type: ignore[no-untyped-call]
+        hidden_NH, weight_VH, targets_N, temperature, chunk
+    )
+    return result
+
+
+@torch.no_grad()
+def chunked_entropy(
+    hidden_NH: Tensor, weight_VH: Tensor, *, temperature: float = 1.0, chunk: int = DEFAULT_CHUNK
+) -> Tensor:
+    """Exact entropy in nats at each position over the whole vocabulary; no gradient."""
+    parts = [
+        entropy(logits(hidden_NH[piece], weight_VH), temperature)
+        for piece in pieces(hidden_NH.shape[0], chunk)
+    ]
+    return torch.cat(parts) if parts else hidden_NH.new_zeros(0)
+
+
+@torch.no_grad()
+def entropy(logits_NV: Tensor, temperature: float = 1.0) -> Tensor:
+    """-sum p log p of each row at `temperature`."""
+    log_p_NV = torch.log_softmax(logits_NV / temperature, dim=-1)
+    return -torch.xlogy(log_p_NV.exp(), log_p_NV.exp()).sum(-1)
+
+
+def logits(hidden_NH: Tensor, weight_VH: Tensor) -> Tensor:
+    """Head product, in fp32 or better."""
+    product = hidden_NH @ weight_VH.T
+    return product.to(_accurate(product.dtype))
+
+
+def pieces(count: int, chunk: int) -> list[slice]:
+    """Slices of at most `chunk` that cover `count`."""
+    return [slice(start, min(start + chunk, count)) for start in range(0, count, chunk)]
+
+
+def _accurate(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
