@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import random
 import re
 import subprocess
@@ -384,9 +385,16 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def dump_jsonl(tasks: Sequence[TaskSpec], path: Path) -> None:
-    """One task a line, for the server's `--tasks`. Holds the answers: keep it from agents."""
-    lines = (json.dumps(task.as_json(), ensure_ascii=False) for task in tasks)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    """One task a line, for the server's `--tasks`. Appears whole or not at all.
+
+    Holds the answers: readable for its owner alone.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        for task in tasks:
+            file.write(json.dumps(task.as_json(), ensure_ascii=False) + "\n")
+    partial.replace(path)
 
 
 def load_jsonl(path: Path) -> list[TaskSpec]:
