@@ -18,3 +18,8 @@ os.environ.setdefault("SWITCHBACK_LOG_LEVEL", "WARNING")
 from orchestrator.settings import *  # noqa: F403
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.faults"]  # noqa: F405
+
+# A worker that a test starts shares the database of the test process.
+if _database := os.environ.get("SWITCHBACK_TEST_DATABASE"):
+    DATABASES["default"]["NAME"] = _database  # noqa: F405

@@ -1,0 +1,1 @@
+"""An app that only tests install: jobs that count, raise, die and retry, for the recovery cases."""
