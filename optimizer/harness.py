@@ -1,0 +1,388 @@
+"""The harness: everything around a model that can change without touching weights, as a folder.
+
+    harness.yaml              model, sampling, limits
+    instructions.md           the system prompt
+    demonstrations.jsonl      {"id", "messages": [{"role", "content"}], "source"} per line
+    skills/<name>/SKILL.md    and references/, scripts/, assets/, evals/ beside it
+    tools.json                descriptions of tools
+
+A harness is a value. Its components are texts under file paths in one canonical form, so equal
+harnesses have equal texts, and its address is the SHA-256 of the map from path to the SHA-256 of
+the text. What is read is checked completely; unknown files and fields are refused, because a typing
+error that means "default" would be optimised around for hours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import unified_diff
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from optimizer.errors import HarnessInvalid
+from optimizer.skills import Skill, parse_skill
+
+CONFIG = "harness.yaml"
+INSTRUCTIONS = "instructions.md"
+DEMONSTRATIONS = "demonstrations.jsonl"
+TOOLS = "tools.json"
+SKILL_FILE = re.compile(r"skills/([^/]+)/SKILL\.md")
+SKILL_EXTRA = re.compile(r"skills/([^/]+)/(references|scripts|assets|evals)/[^/]+")
+ROLES = ("system", "user", "assistant", "tool")
+MAX_FILE_BYTES = 1_000_000
+MAX_FILES = 500
+
+Message = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    temperature: float = 0.0
+    """0 is greedy."""
+    max_tokens: int = 256
+    """Tokens of one reply."""
+    stop: tuple[str, ...] = ()
+    top_p: float = 1.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    max_steps: int = 8
+    """Exchanges with the environment in one rollout."""
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    id: str
+    messages: tuple[Message, ...]
+    """Whole turns, beginning with the task as `user`."""
+    source: str = ""
+    """Where it came from, for instance the key of a train task."""
+
+    def line(self) -> str:
+        record = {"id": self.id, "messages": list(self.messages), "source": self.source}
+        return json.dumps(record, ensure_ascii=False, sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Harness:
+    instructions: str = ""
+    demonstrations: tuple[Demonstration, ...] = ()
+    skills: tuple[Skill, ...] = ()
+    tools: tuple[Mapping[str, Any], ...] = ()
+    model: str = ""
+    """Reference to a model; empty leaves it to the run."""
+    sampling: Sampling = field(default_factory=Sampling)
+    limits: Limits = field(default_factory=Limits)
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Texts beside the SKILL.md files, by path."""
+
+    def components(self) -> dict[str, str]:
+        """Path -> canonical text, sorted by path. Parts that are empty have no file."""
+        texts = {CONFIG: _config_text(self), INSTRUCTIONS: self.instructions, **self.files}
+        if self.demonstrations:
+            texts[DEMONSTRATIONS] = "".join(f"{item.line()}\n" for item in self.demonstrations)
+        if self.tools:
+            texts[TOOLS] = json.dumps(list(self.tools), ensure_ascii=False, indent=1) + "\n"
+        texts |= {f"skills/{skill.name}/SKILL.md": skill.text() for skill in self.skills}
+        return dict(sorted(texts.items()))
+
+    @property
+    def sha256(self) -> str:
+        digests = {key: _digest(text) for key, text in self.components().items()}
+        return _digest(json.dumps(digests, sort_keys=True, separators=(",", ":")))
+
+    @property
+    def short(self) -> str:
+        return f"h_{self.sha256[:8]}"
+
+    def messages(self, task: str) -> list[Message]:
+        """What the model is told first: system, demonstrations as turns, then the task.
+
+        Skills are disclosed by name and description; a body is loaded when the agent asks for it.
+        """
+        system = "\n\n".join(
+            part for part in (self.instructions.strip(), self._catalogue()) if part
+        )
+        told = [{"role": "system", "content": system}] if system else []
+        for demonstration in self.demonstrations:
+            told += [dict(message) for message in demonstration.messages]
+        return [*told, {"role": "user", "content": task}]
+
+    def _catalogue(self) -> str:
+        if not self.skills:
+            return ""
+        lines = [f"- {skill.name}: {' '.join(skill.description.split())}" for skill in self.skills]
+        return "Skills (load one by name when it fits):\n" + "\n".join(lines)
+
+    @classmethod
+    def from_components(cls, texts: Mapping[str, str]) -> Harness:
+        """Inverse of `components`;
+
+        also reads texts that are not canonical. Raises HarnessInvalid.
+        """
+        if len(texts) > MAX_FILES:
+            raise HarnessInvalid(f"{len(texts)} files; a harness has at most {MAX_FILES}")
+        skills, files = [], {}
+        for path, text in sorted(texts.items()):
+            if len(text.encode()) > MAX_FILE_BYTES:
+                raise HarnessInvalid(f"{path}: above {MAX_FILE_BYTES:,} bytes")
+            if found := SKILL_FILE.fullmatch(path):
+                skills.append(parse_skill(text, found[1]))
+            elif SKILL_EXTRA.fullmatch(path):
+                files[path] = text
+            elif path not in (CONFIG, INSTRUCTIONS, DEMONSTRATIONS, TOOLS):
+                raise HarnessInvalid(
+                    f"{path}: not part of a harness; accepts {CONFIG}, {INSTRUCTIONS}, "
+                    f"{DEMONSTRATIONS}, {TOOLS} and skills/<name>/"
+                )
+        for path in files:
+            if path.split("/")[1] not in {skill.name for skill in skills}:
+                raise HarnessInvalid(f"{path}: the skill has no SKILL.md")
+        return cls(
+            instructions=texts.get(INSTRUCTIONS, "").replace("\r\n", "\n"),
+            demonstrations=parse_demonstrations(texts.get(DEMONSTRATIONS, "")),
+            skills=tuple(skills),
+            tools=_parse_tools(texts.get(TOOLS, "")),
+            files=files,
+            **_parse_config(texts.get(CONFIG, "")),
+        )
+
+
+# --- folders and archives
+
+
+def load_folder(folder: Path) -> Harness:
+    """Raises HarnessInvalid; hidden files are left out."""
+    texts = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink():
+            raise HarnessInvalid(f"{name}: links are not followed")
+        if path.is_file() and not any(part.startswith(".") for part in name.split("/")):
+            texts[name] = _decoded(name, path.read_bytes())
+    return Harness.from_components(texts)
+
+
+def save_folder(harness: Harness, folder: Path) -> None:
+    """Writes every component below `folder`, which must not exist or be empty."""
+    if folder.exists() and any(folder.iterdir()):
+        raise HarnessInvalid(f"{folder}: is not empty")
+    for name, text in harness.components().items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def export_zip(harness: Harness) -> bytes:
+    """Equal harnesses give equal bytes: entries are sorted and carry one fixed date."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in harness.components().items():
+            archive.writestr(zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0)), text)
+    return buffer.getvalue()
+
+
+def import_zip(data: bytes) -> Harness:
+    """Raises HarnessInvalid, also for archives with absolute names, `..` or huge files."""
+    texts = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+            if len(entries) > MAX_FILES:
+                raise HarnessInvalid(f"{len(entries)} files; a harness has at most {MAX_FILES}")
+            for entry in entries:
+                name = PurePosixPath(entry.filename)
+                if name.is_absolute() or ".." in name.parts:
+                    raise HarnessInvalid(f"{entry.filename}: leads outside of the harness")
+                if entry.file_size > MAX_FILE_BYTES:
+                    raise HarnessInvalid(f"{entry.filename}: above {MAX_FILE_BYTES:,} bytes")
+                texts[name.as_posix()] = _decoded(entry.filename, archive.read(entry))
+    except zipfile.BadZipFile as error:
+        raise HarnessInvalid(f"not a zip archive: {error}") from error
+    return Harness.from_components(texts)
+
+
+# --- differences
+
+
+@dataclass(frozen=True)
+class ComponentDiff:
+    component: str
+    change: str
+    """added, removed or changed."""
+    lines: tuple[str, ...]
+    """Unified diff without its two header lines."""
+
+
+def diff(before: Harness, after: Harness) -> list[ComponentDiff]:
+    """The components that differ, sorted by path."""
+    old, new = before.components(), after.components()
+    found = []
+    for key in sorted(old.keys() | new.keys()):
+        a, b = old.get(key), new.get(key)
+        if a == b:
+            continue
+        change = "added" if a is None else "removed" if b is None else "changed"
+        lines = unified_diff((a or "").splitlines(), (b or "").splitlines(), lineterm="", n=2)
+        found.append(ComponentDiff(key, change, tuple(lines)[2:]))
+    return found
+
+
+# --- parsing
+
+
+def parse_demonstrations(text: str) -> tuple[Demonstration, ...]:
+    """Demonstrations from JSON lines; blank lines are skipped. Raises HarnessInvalid."""
+    found: list[Demonstration] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            found.append(parse_demonstration(line, f"{DEMONSTRATIONS} line {number}"))
+    ids = [item.id for item in found]
+    repeated = sorted({item for item in ids if ids.count(item) > 1})
+    if repeated:
+        raise HarnessInvalid(f"{DEMONSTRATIONS}: id used twice: {', '.join(repeated)}")
+    return tuple(found)
+
+
+def parse_demonstration(line: str, where: str = "demonstration") -> Demonstration:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise HarnessInvalid(f"{where}: not JSON: {error}") from error
+    if not isinstance(record, dict) or set(record) - {"id", "messages", "source"}:
+        raise HarnessInvalid(f"{where}: accepts an object with id, messages and source")
+    identifier, source = record.get("id"), record.get("source", "")
+    if not isinstance(identifier, str) or not identifier or not isinstance(source, str):
+        raise HarnessInvalid(f"{where}: id and source accept text, and id is required")
+    messages = record.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise HarnessInvalid(f"{where}: messages accepts a list of at least one message")
+    return Demonstration(identifier, tuple(_message(item, where) for item in messages), source)
+
+
+def _message(item: Any, where: str) -> Message:
+    if (
+        not isinstance(item, dict)
+        or set(item) != {"role", "content"}
+        or item["role"] not in ROLES
+        or not isinstance(item["content"], str)
+    ):
+        raise HarnessInvalid(
+            f"{where}: a message has a role ({', '.join(ROLES)}) and content, which is text"
+        )
+    return {"role": item["role"], "content": item["content"]}
+
+
+def _parse_tools(text: str) -> tuple[Mapping[str, Any], ...]:
+    if not text.strip():
+        return ()
+    try:
+        tools = json.loads(text)
+    except ValueError as error:
+        raise HarnessInvalid(f"{TOOLS}: not JSON: {error}") from error
+    if not isinstance(tools, list) or not all(
+        isinstance(tool, dict)
+        and isinstance(tool.get("name"), str)
+        and isinstance(tool.get("description", ""), str)
+        for tool in tools
+    ):
+        raise HarnessInvalid(f"{TOOLS}: accepts a list of objects with name and description")
+    return tuple(tools)
+
+
+def _parse_config(text: str) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise HarnessInvalid(f"{CONFIG}: not YAML: {error}") from error
+    return read_config(values)
+
+
+def read_config(values: Any) -> dict[str, Any]:
+    """Model, sampling and limits from the parsed harness.yaml. Raises HarnessInvalid."""
+    _known(values, ("model", "sampling", "limits"), "")
+    model = values.get("model", "")
+    if not isinstance(model, str):
+        raise HarnessInvalid(f"{CONFIG}: model accepts text")
+    sampling, limits = values.get("sampling") or {}, values.get("limits") or {}
+    _known(sampling, ("temperature", "max_tokens", "stop", "top_p"), "sampling.")
+    _known(limits, ("max_steps",), "limits.")
+    stop = sampling.get("stop", [])
+    stop = [stop] if isinstance(stop, str) else stop
+    if not isinstance(stop, list) or not all(isinstance(item, str) and item for item in stop):
+        raise HarnessInvalid(f"{CONFIG}: sampling.stop accepts a list of texts")
+    return {
+        "model": model,
+        "sampling": Sampling(
+            temperature=_number(sampling, "sampling.temperature", 0.0, 0.0, 2.0),
+            max_tokens=int(_number(sampling, "sampling.max_tokens", 256, 1, 1_000_000, whole=True)),
+            stop=tuple(stop),
+            top_p=_number(sampling, "sampling.top_p", 1.0, 0.01, 1.0),
+        ),
+        "limits": Limits(int(_number(limits, "limits.max_steps", 8, 1, 10_000, whole=True))),
+    }
+
+
+def config_values(harness: Harness) -> dict[str, Any]:
+    """The parsed harness.yaml, every field written out."""
+    sampling = harness.sampling
+    values: dict[str, Any] = {"model": harness.model} if harness.model else {}
+    values["sampling"] = {
+        "temperature": sampling.temperature,
+        "max_tokens": sampling.max_tokens,
+        "stop": list(sampling.stop),
+        "top_p": sampling.top_p,
+    }
+    values["limits"] = {"max_steps": harness.limits.max_steps}
+    return values
+
+
+def _config_text(harness: Harness) -> str:
+    return yaml.safe_dump(config_values(harness), sort_keys=False, allow_unicode=True)
+
+
+def _known(values: Any, accepted: Sequence[str], at: str) -> None:
+    if not isinstance(values, dict):
+        raise HarnessInvalid(f"{CONFIG}: {at.rstrip('.') or 'the file'} accepts fields")
+    for key in values:
+        if key not in accepted:
+            raise HarnessInvalid(f"{CONFIG}: {at}{key} is unknown; accepts {', '.join(accepted)}")
+
+
+def _number(
+    values: Mapping[str, Any],
+    path: str,
+    default: float,
+    low: float,
+    high: float,
+    *,
+    whole: bool = False,
+) -> float:
+    value = values.get(path.rsplit(".", 1)[-1], default)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not low <= value <= high or (whole and value != int(value)):
+        kind = "whole numbers" if whole else "numbers"
+        raise HarnessInvalid(f"{CONFIG}: {path} is {value!r}; accepts {kind} {low:g} to {high:g}")
+    return float(value)
+
+
+def _decoded(name: str, data: bytes) -> str:
+    if len(data) > MAX_FILE_BYTES:
+        raise HarnessInvalid(f"{name}: above {MAX_FILE_BYTES:,} bytes")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise HarnessInvalid(f"{name}: not UTF-8 text") from error
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
