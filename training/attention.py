@@ -1,13 +1,14 @@
 """Attention over a prefix batch, with gradients: P shared tokens and R suffixes, all flat.
 
-A suffix token sees the whole prefix and its own past. The two parts are computed apart and joined by their log-sum-exp, so the
-prefix's keys are never copied per suffix and nothing of size queries × keys is kept for the backward pass. Each part's
-backward is the usual flash backward with the *joint* output and log-sum-exp: with
-p = exp(q·k − lse) and delta = sum(dO ∘ O) the formulas do not ask which keys a part holds (FlashAttention, arXiv 2205.14135,
-appendix B.2; the same identity carries ring attention, arXiv 2310.01889).
+A suffix token sees the whole prefix and its own past. The two parts are computed apart and joined
+by their log-sum-exp, so the prefix's keys are never copied per suffix and nothing of size queries
+× keys is kept for the backward pass. Each part's backward is the usual flash backward with the
+*joint* output and log-sum-exp: with p = exp(q·k − lse) and delta = sum(dO ∘ O) the formulas do
+not ask which keys a part holds (FlashAttention, arXiv 2205.14135, appendix B.2; the same identity
+carries ring attention, arXiv 2310.01889).
 
-Axes as in `training/llama.py`. Suffixes are padded to `[R, S]` only inside this module; a padded key lies after every real
-query of its row, so the causal mask hides it.
+Axes as in `training/llama.py`. Suffixes are padded to `[R, S]` only inside this module; a padded
+key lies after every real query of its row, so the causal mask hides it.
 """
 
 from __future__ import annotations

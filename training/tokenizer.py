@@ -1,16 +1,18 @@
 """Tokens in and out of the chat template, with a kind for every token.
 
-Owns: the tokenizer of a prepared model folder, its chat template, and the *bridge*, the tokens that lie between one
-sampled action and the next. Knows nothing of torch or HTTP.
+Owns: the tokenizer of a prepared model folder, its chat template, and the *bridge*, the tokens
+that lie between one sampled action and the next. Knows nothing of torch or HTTP.
 
 Invariants
-- Sampled tokens are never produced here. A conversation grows by concatenation: prompt ids, sampled ids, bridge ids, …
-  (`reference/training.md` section 8, "tokens in, tokens out").
-- Template parts and contents are tokenised separately, contents with special tokens switched off. So the kind of every
-  token is exact, and text from an environment that spells `<|im_end|>` cannot close a turn. The price: a content that
-  *begins* with white space may split differently from tokenising the rendered string as a whole.
-- The segments of one bridge turn are tokenised as one string, so that rendering the whole conversation gives the same
-  ids. A token that reaches over the border of two segments takes the kind `scaffold`, hence is never trained on.
+- Sampled tokens are never produced here. A conversation grows by concatenation: prompt ids,
+  sampled ids, bridge ids, … (`reference/training.md` section 8, "tokens in, tokens out").
+- Template parts and contents are tokenised separately, contents with special tokens switched off.
+  So the kind of every token is exact, and text from an environment that spells `<|im_end|>`
+  cannot close a turn. The price: a content that *begins* with white space may split differently
+  from tokenising the rendered string as a whole.
+- The segments of one bridge turn are tokenised as one string, so that rendering the whole
+  conversation gives the same ids. A token that reaches over the border of two segments takes the
+  kind `scaffold`, hence is never trained on.
 """
 
 from __future__ import annotations
@@ -30,12 +32,14 @@ CONTEXT = TokenKind.CONTEXT.value
 SCAFFOLD = TokenKind.SCAFFOLD.value
 BRIDGE_KINDS = frozenset({CONTEXT, TokenKind.ENV_OUTPUT.value, TokenKind.WARNING.value, SCAFFOLD})
 
-# Private-use characters that no template contains; they mark where a content begins and ends in the rendered text.
+# Private-use characters that no template contains; they mark where a content begins and ends in
+# the rendered text.
 _OPEN, _CLOSE = "\ue0f0", "\ue0f1"
 
 
 class TemplateMismatch(ValueError):
-    """The chat template does not keep contents verbatim, or does not allow this sequence of turns."""
+    """The chat template does not keep contents verbatim, or does not allow this sequence of
+    turns."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,8 @@ class ChatTokenizer:
 
     @classmethod
     def from_folder(cls, folder: Path) -> ChatTokenizer:
-        """Reads `tokenizer.json`, `tokenizer_config.json` and `chat_template.jinja` (or the config's template)."""
+        """Reads `tokenizer.json`, `tokenizer_config.json` and `chat_template.jinja` (or the
+        config's template)."""
         settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
         template_path = folder / "chat_template.jinja"
         if template_path.exists():
@@ -120,7 +125,8 @@ class ChatTokenizer:
     def encode_messages(
         self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True
     ) -> TokenSpans:
-        """Tokens of a conversation: contents are `context`, everything that the template adds is `scaffold`."""
+        """Tokens of a conversation: contents are `context`, everything that the template adds is
+        `scaffold`."""
         marked = [
             {**message, "content": f"{_OPEN}{_clean(message['content'])}{_CLOSE}"}
             for message in messages
@@ -145,9 +151,11 @@ class ChatTokenizer:
     def encode_bridge(
         self, segments: Sequence[Segment], *, sampled_eos: bool, role: str = "user"
     ) -> TokenSpans:
-        """Tokens that follow a sampled action: close its turn, a turn with the segments, open the next action.
+        """Tokens that follow a sampled action: close its turn, a turn with the segments, open the
+        next action.
 
-        `sampled_eos`: the action's last token is the end-of-turn token, so it is not written again.
+        `sampled_eos`: the action's last token is the end-of-turn token, so it is not written
+        again.
         """
         before, after = self._turn_borders(role)
         if sampled_eos:
@@ -200,7 +208,8 @@ def _kinds_by_offset(offsets: Sequence[tuple[int, int]], segments: Sequence[Segm
 
 
 def _clean(text: str) -> str:
-    """The two marker characters are dropped from contents: they are private-use and carry no meaning."""
+    """The two marker characters are dropped from contents: they are private-use and carry no
+    meaning."""
     return text.replace(_OPEN, "").replace(_CLOSE, "")
 
 

@@ -1,4 +1,5 @@
-"""The decoder computes what transformers computes, and a packed prefix batch what separate rows compute."""
+"""The decoder computes what transformers computes, and a packed prefix batch what separate rows
+compute."""
 
 from __future__ import annotations
 
