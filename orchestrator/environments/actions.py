@@ -1,0 +1,90 @@
+"""The local check of actions against a server's schema.
+
+A server answers VALIDATION_ERROR both for an action that does not fit and for a fault of its own
+code. So actions are checked here first: refused here means that the policy should try again,
+refused there although it fits means that the environment is broken.
+
+A schema is fetched once per server and kept for five minutes. A server without one (or with one
+that is not a JSON schema) gets no local check.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, best_match
+
+from orchestrator.environments.connection import Address, plain
+from orchestrator.environments.errors import ActionRejectedError
+
+KEEP_S = 300.0
+_kept: dict[str, tuple[float, ActionSchema | None]] = {}
+
+
+@dataclass(frozen=True)
+class ActionSchema:
+    """What a server accepts as an action."""
+
+    schema: Mapping[str, Any]
+
+    def check(self, action: object) -> None:
+        """`ActionRejectedError` names the field and what is wrong with it."""
+        # MCP servers accept the listing of tools, which their schema does not describe.
+        if action == {"type": "list_tools"}:
+            return
+        error = best_match(Draft202012Validator(self.schema).iter_errors(action))
+        if error is None:
+            return
+        if error.validator == "additionalProperties" and isinstance(action, dict):
+            unknown = sorted(set(action) - set(self.schema.get("properties", {})))
+            raise ActionRejectedError(f"{plain(', '.join(map(str, unknown)), 100)}: not allowed")
+        where = ".".join(str(part) for part in error.absolute_path) or "action"
+        raise ActionRejectedError(f"{plain(where, 100)}: {_reason(error.validator, error.message)}")
+
+
+def _reason(rule: object, message: str) -> str:
+    # jsonschema quotes the value, which can be a model's whole reply.
+    return {
+        "minLength": "is empty or too short",
+        "maxLength": "is too long",
+        "pattern": "has characters that are not allowed",
+        "oneOf": "give exactly one of the alternatives",
+    }.get(str(rule), plain(message, 200))
+
+
+async def action_schema(
+    address: Address, *, timeout_s: float, headers: Mapping[str, str] | None = None
+) -> ActionSchema | None:
+    """The server's schema for actions, or None if it publishes none that can be used."""
+    kept_at, schema = _kept.get(address.base_url, (-KEEP_S, None))
+    if time.monotonic() - kept_at < KEEP_S:
+        return schema
+    transport = httpx.AsyncHTTPTransport(uds=address.socket_path) if address.socket_path else None
+    try:
+        async with httpx.AsyncClient(
+            transport=transport,
+            timeout=timeout_s,
+            headers=dict(headers or {}),
+            trust_env=not address.is_loopback,
+        ) as client:
+            reply = await client.get(f"{address.http_url}/schema")
+            published = reply.json()["action"] if reply.is_success else None
+            Draft202012Validator.check_schema(published or {})
+    except (httpx.HTTPError, httpx.InvalidURL):
+        # Not remembered: the next episode may find the server better.
+        return None
+    except (ValueError, KeyError, TypeError, SchemaError):
+        published = None
+    schema = ActionSchema(published) if isinstance(published, dict) else None
+    _kept[address.base_url] = (time.monotonic(), schema)
+    return schema
+
+
+def forget_schema(base_url: str) -> None:
+    """For a server that was started again, perhaps with other code."""
+    _kept.pop(base_url, None)

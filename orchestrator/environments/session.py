@@ -1,0 +1,471 @@
+"""One episode on an OpenEnv server, by the rules that keep its verdict honest.
+
+    async with EpisodeSession.open(base_url, settings) as session:
+        observation = await session.reset(task="train-0001")
+        outcome = await session.step({"command": "ls"})
+
+A session connects when it is reset, tries again only while the server has no free slot and only
+before its first reset has answered, steps in order under one lock, and is over after `done` or any
+`EpisodeError`. It never reconnects, never sends a step twice and never looks at the reward of a
+reset. The policy gets the observation without metadata, and never the state; both hold answers in
+many environments. Long texts are shortened with a plain mark, their full size and a digest beside
+them.
+
+Errors carry a fixed cause and a sentence that names the step and the limit (`errors`). An action
+that does not fit the schema raises `ActionRejectedError` and costs nothing, until too many in a
+row end the episode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from orchestrator.environments.actions import ActionSchema, action_schema
+from orchestrator.environments.connection import (
+    LARGE_BYTES,
+    Address,
+    Answer,
+    EpisodeConnection,
+    Refused,
+    plain,
+)
+from orchestrator.environments.errors import ActionRejectedError, Cause, EpisodeError
+
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 2.0
+PAUSE_GROWTH = 1.6
+_MIB = 2**20
+
+
+@dataclass(frozen=True)
+class EpisodeSettings:
+    """Limits of an episode and how its rewards become a score."""
+
+    connect_timeout_s: float = 10.0
+    reset_timeout_s: float = 60.0
+    """Apart from a step's: first resets of real environments take 15 s and more."""
+    step_timeout_s: float = 60.0
+    slot_wait_s: float = 60.0
+    """How long to wait for a free slot of the server."""
+    max_steps: int = 20
+    max_action_bytes: int = 8 * _MIB
+    max_observation_bytes: int = 64 * _MIB
+    max_text_chars: int = 65536
+    """Texts of observations are shortened to this before anyone gets them."""
+    max_rejected_actions: int = 3
+    reward_aggregate: Literal["last", "sum"] = "last"
+    """`last`: the reward of the step that ended the episode; `sum`: of all steps, that one too."""
+    reward_range: tuple[float, float] | None = None
+    """What the environment declares; anything outside is no score."""
+    truncation_reward: float | None = None
+    """The score of an episode that does not end in time, where a person has decided on one."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("connect_timeout_s", "reset_timeout_s", "step_timeout_s"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be a positive number of seconds")
+        if self.max_steps < 1 or self.max_rejected_actions < 1:
+            raise ValueError("max_steps and max_rejected_actions must be at least 1")
+        if self.reward_aggregate not in ("last", "sum"):
+            raise ValueError("reward_aggregate is last or sum")
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What the environment showed, ready for a policy: no metadata, texts of bounded length."""
+
+    fields: dict[str, Any]
+    metadata: dict[str, Any]
+    """For people only."""
+    size_bytes: int
+    """Of the whole frame as received."""
+    sha256: str
+    """Of the whole frame as received."""
+    is_shortened: bool
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """The answer to one step."""
+
+    number: int
+    """From 1, counting steps that were answered."""
+    observation: Observation
+    reward: float | None
+    """None: the environment gave no verdict on this step."""
+    done: bool
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A refusal for want of a free slot, told to `on_waiting` at the first and then each time."""
+
+    waited_s: float
+    active: int | None
+    maximum: int | None
+
+
+WaitingHook = Callable[[Waiting], Awaitable[None]]
+
+
+class EpisodeSession:
+    """See the module's text. All methods belong to one event loop."""
+
+    def __init__(
+        self, address: Address, settings: EpisodeSettings, on_waiting: WaitingHook | None
+    ) -> None:
+        self.address = address
+        self.settings = settings
+        self._on_waiting = on_waiting
+        self._lock = asyncio.Lock()  # orders calls, so that numbers and answers belong together
+        self._connection: EpisodeConnection | None = None
+        self._schema: ActionSchema | None = None
+        self._n_steps = 0
+        self._n_rejected = 0
+        self._is_over = False
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        base_url: str,
+        settings: EpisodeSettings | None = None,
+        *,
+        on_waiting: WaitingHook | None = None,
+    ) -> AsyncIterator[EpisodeSession]:
+        """A session that is closed at the end, whatever happens. `ValueError` for a bad address."""
+        session = cls(Address(base_url), settings or EpisodeSettings(), on_waiting)
+        try:
+            yield session
+        finally:
+            await session.close()
+
+    @property
+    def n_steps(self) -> int:
+        """Steps whose answer was received and usable."""
+        return self._n_steps
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    async def reset(self, **params: Any) -> Observation:
+        """Start the episode; waits for a free slot if need be. Once per session."""
+        async with self._lock:
+            if self._connection is not None or self._is_over:
+                raise RuntimeError("a session is reset once; open another for another episode")
+            try:
+                answer = await self._first_answer(json.dumps({"type": "reset", "data": params}))
+                observation = await self._observation(answer)
+                if answer.data["done"]:
+                    raise EpisodeError(
+                        Cause.DONE_ON_RESET,
+                        "The environment ended the episode at its start. No score.",
+                        raw=plain(json.dumps(observation.fields), 2000),
+                    )
+                self._schema = await action_schema(
+                    self.address,
+                    timeout_s=self.settings.connect_timeout_s,
+                    headers=self.settings.headers,
+                )
+            except BaseException:
+                await self._end()
+                raise
+            return observation
+
+    async def step(self, action: Mapping[str, Any]) -> StepOutcome:
+        """Send one action.
+
+        `ActionRejectedError`: it does not fit, nothing was sent, the episode goes on.
+        `EpisodeError`: the episode is over without a verdict.
+        """
+        async with self._lock:
+            connection = self._running()
+            number = self._n_steps + 1
+            try:
+                if not connection.is_open:
+                    raise EpisodeError(Cause.SESSION_LOST)
+                frame = await self._encoded(action, number)
+                self._n_rejected = 0
+                answer = await connection.ask(
+                    frame,
+                    timeout_s=self.settings.step_timeout_s,
+                    timeout_cause=Cause.STEP_TIMEOUT,
+                )
+                if "observation" not in answer.data:
+                    raise EpisodeError(Cause.PROTOCOL_VIOLATION, raw=plain(answer.text))
+                observation = await self._observation(answer)
+            except ActionRejectedError:
+                raise
+            except Refused as exc:
+                await self._end()
+                raise self._refused_step(exc, number) from exc
+            except EpisodeError as exc:
+                await self._end()
+                raise self._explained(exc, number) from exc
+            except BaseException:
+                await self._end()
+                raise
+            self._n_steps = number
+            done = bool(answer.data["done"])
+            if done:
+                self._is_over = True
+            return StepOutcome(number, observation, answer.data["reward"], done)
+
+    async def state(self) -> dict[str, Any]:
+        """The environment's state, for people with the right to see it; never for a policy."""
+        async with self._lock:
+            if self._connection is None:
+                raise RuntimeError("reset first")
+            try:
+                answer = await self._connection.ask(
+                    json.dumps({"type": "state"}),
+                    timeout_s=self.settings.step_timeout_s,
+                    timeout_cause=Cause.STEP_TIMEOUT,
+                )
+            except Refused as exc:
+                text = plain(exc.text) or "no reason given"
+                raise EpisodeError(Cause.ENV_EXCEPTION, f"No state: {text}") from exc
+            return answer.data
+
+    async def close(self) -> None:
+        """End the connection within about a second. Safe to call twice."""
+        await self._end()
+
+    # --- reset ---------------------------------------------------------------------------------
+
+    async def _first_answer(self, frame: str) -> Answer:
+        started_at = time.monotonic()
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                return await self._try_reset(frame)
+            except Refused as exc:
+                if exc.code != "CAPACITY_REACHED":
+                    raise self._refused_reset(exc) from exc
+                waited_s = time.monotonic() - started_at
+                waiting = Waiting(
+                    waited_s, _count(exc.data, "active_sessions"), _count(exc.data, "max_sessions")
+                )
+            if self._connection is not None:
+                await self._connection.close()
+                self._connection = None
+            left_s = self.settings.slot_wait_s - waited_s
+            if left_s <= 0:
+                raise EpisodeError(
+                    Cause.NO_CAPACITY,
+                    f"No free slot on the environment server within "
+                    f"{self.settings.slot_wait_s:g} s{_in_use(waiting)}. No score.",
+                )
+            if self._on_waiting is not None:
+                await self._on_waiting(waiting)
+            await asyncio.sleep(min(pause_s, left_s))
+            pause_s = min(LONGEST_PAUSE_S, pause_s * PAUSE_GROWTH)
+
+    async def _try_reset(self, frame: str) -> Answer:
+        settings = self.settings
+        try:
+            self._connection = await EpisodeConnection.open(
+                self.address,
+                timeout_s=settings.connect_timeout_s,
+                max_bytes=settings.max_observation_bytes,
+                headers=settings.headers,
+            )
+        except EpisodeError as exc:
+            raise EpisodeError(
+                exc.cause,
+                f"No connection to the environment server at {self.address.shown} within "
+                f"{settings.connect_timeout_s:g} s ({exc.message}). No score.",
+            ) from exc
+        try:
+            answer = await self._connection.ask(
+                frame, timeout_s=settings.reset_timeout_s, timeout_cause=Cause.RESET_TIMEOUT
+            )
+        except EpisodeError as exc:
+            raise self._unstarted(exc) from exc
+        if "observation" not in answer.data:
+            raise self._unstarted(EpisodeError(Cause.PROTOCOL_VIOLATION))
+        return answer
+
+    def _unstarted(self, exc: EpisodeError) -> EpisodeError:
+        texts = {
+            Cause.RESET_TIMEOUT: "The environment did not start the episode within "
+            f"{self.settings.reset_timeout_s:g} s.",
+            Cause.OBSERVATION_TOO_LARGE: "The first observation is larger than "
+            f"{_mib(self.settings.max_observation_bytes)}.",
+            Cause.PROTOCOL_VIOLATION: "The environment's answer to reset is not an OpenEnv answer.",
+            Cause.REWARD_INVALID: "The environment's answer to reset is not an OpenEnv answer.",
+        }
+        lost = "The environment server closed the connection while the episode was starting."
+        text = texts.get(exc.cause, lost)
+        # The reward of a reset is never a score; an odd one only shows a broken server.
+        is_odd_reward = exc.cause is Cause.REWARD_INVALID
+        cause = Cause.PROTOCOL_VIOLATION if is_odd_reward else exc.cause
+        if cause is Cause.SESSION_LOST:
+            cause = Cause.SERVER_LOST
+        return EpisodeError(cause, f"{text} No score.", raw=exc.raw)
+
+    def _refused_reset(self, exc: Refused) -> EpisodeError:
+        if exc.code == "FACTORY_ERROR":
+            text = "The environment could not be created on its server"
+            cause = Cause.ENV_FACTORY_FAILED
+        else:
+            text, cause = "The environment refused to start the episode", Cause.RESET_FAILED
+        detail = f": {exc.text}" if exc.text else ""
+        return EpisodeError(cause, f"{text}{detail}. No score.", raw=exc.raw)
+
+    # --- step ----------------------------------------------------------------------------------
+
+    def _running(self) -> EpisodeConnection:
+        if self._is_over:
+            raise RuntimeError("the episode is over; nothing more is sent")
+        if self._connection is None:
+            raise RuntimeError("reset first")
+        return self._connection
+
+    async def _encoded(self, action: Mapping[str, Any], number: int) -> str:
+        """The frame of an action that fits limit and schema."""
+        try:
+            frame = await asyncio.to_thread(_frame, action) if _is_long(action) else _frame(action)
+        except (TypeError, ValueError, RecursionError) as exc:
+            raise self._rejected(f"action: not JSON ({plain(str(exc), 100)})") from exc
+        size, limit = len(frame.encode()), self.settings.max_action_bytes
+        if size > limit:
+            raise EpisodeError(
+                Cause.ACTION_TOO_LARGE,
+                f"The action of step {number} is {_mib(size)}; at most {_mib(limit)} can be sent. "
+                "No score.",
+            )
+        if self._schema is not None:
+            try:
+                self._schema.check(dict(action))
+            except ActionRejectedError as exc:
+                raise self._rejected(str(exc)) from exc
+        return frame
+
+    def _rejected(self, reason: str) -> ActionRejectedError | EpisodeError:
+        """The rejection, or the end of the episode if it is one too many."""
+        self._n_rejected += 1
+        if self._n_rejected < self.settings.max_rejected_actions:
+            return ActionRejectedError(reason)
+        return EpisodeError(
+            Cause.ACTION_REJECTED,
+            f"{self._n_rejected} actions in a row did not fit the environment's schema "
+            f"({reason}). No score.",
+        )
+
+    def _refused_step(self, exc: Refused, number: int) -> EpisodeError:
+        if exc.code == "VALIDATION_ERROR" and self._schema is not None:
+            text = f"The environment failed at step {number} although the action fits its schema"
+        elif exc.text:
+            text = f"The environment failed at step {number}: {exc.text}"
+        else:
+            text = f"The environment reported an error at step {number} without saying which"
+        return EpisodeError(Cause.ENV_EXCEPTION, f"{text}. No score.", raw=exc.raw)
+
+    def _explained(self, exc: EpisodeError, number: int) -> EpisodeError:
+        """The connection's cause with a sentence that names the step and the limit."""
+        settings = self.settings
+        before = f"after step {number - 1}" if number > 1 else "before step 1"
+        texts = {
+            Cause.STEP_TIMEOUT: f"Step {number} did not answer within "
+            f"{settings.step_timeout_s:g} s.",
+            Cause.SERVER_LOST: "The environment server closed the connection while step "
+            f"{number} was running.",
+            Cause.SESSION_LOST: f"The connection to the environment was lost {before}; the "
+            "episode cannot be continued.",
+            Cause.OBSERVATION_TOO_LARGE: f"The observation of step {number} is larger than "
+            f"{_mib(settings.max_observation_bytes)}.",
+            Cause.PROTOCOL_VIOLATION: f"The environment's answer to step {number} is not an "
+            "OpenEnv answer.",
+            Cause.REWARD_INVALID: f"The reward of step {number} is not a finite number.",
+        }
+        if exc.cause not in texts:
+            return exc
+        return EpisodeError(exc.cause, f"{texts[exc.cause]} No score.", raw=exc.raw)
+
+    # --- both ----------------------------------------------------------------------------------
+
+    async def _observation(self, answer: Answer) -> Observation:
+        work = (_observed, answer, self.settings.max_text_chars)
+        is_large = answer.size_bytes > LARGE_BYTES
+        return await asyncio.to_thread(*work) if is_large else _observed(*work[1:])
+
+    async def _end(self) -> None:
+        self._is_over = True
+        if self._connection is not None:
+            await self._connection.close()
+
+
+def _frame(action: Mapping[str, Any]) -> str:
+    # NaN is not JSON; ASCII keeps lone surrogates of a model's text sendable.
+    return json.dumps({"type": "step", "data": dict(action)}, allow_nan=False)
+
+
+def _is_long(action: Mapping[str, Any]) -> bool:
+    return any(isinstance(v, str) and len(v) > LARGE_BYTES for v in action.values())
+
+
+def _observed(answer: Answer, max_chars: int) -> Observation:
+    metadata = answer.data["observation"].pop("metadata", None)
+    fields, is_shortened = shortened(answer.data["observation"], max_chars)
+    encoded = answer.text.encode(errors="replace")
+    return Observation(
+        fields=fields,
+        metadata=metadata if isinstance(metadata, dict) else {},
+        size_bytes=answer.size_bytes,
+        sha256=hashlib.sha256(encoded).hexdigest(),
+        is_shortened=is_shortened,
+    )
+
+
+def shortened(value: dict[str, Any], max_chars: int) -> tuple[dict[str, Any], bool]:
+    """The value with each long text cut and marked; as a whole at most four times `max_chars`.
+
+    What is large by number rather than by length becomes one shortened text of its JSON.
+    """
+    cut, is_cut = _cut(value, max_chars)
+    if len(json.dumps(cut)) > 4 * max_chars:
+        return {"text": _cut_text(json.dumps(cut), max_chars)}, True
+    return cut, is_cut
+
+
+def _cut(value: Any, max_chars: int) -> tuple[Any, bool]:
+    if isinstance(value, str):
+        is_long = len(value) > max_chars
+        return (_cut_text(value, max_chars) if is_long else value), is_long
+    if isinstance(value, dict):
+        pairs = {key: _cut(item, max_chars) for key, item in value.items()}
+        return {k: item for k, (item, _) in pairs.items()}, any(c for _, c in pairs.values())
+    if isinstance(value, list):
+        items = [_cut(item, max_chars) for item in value]
+        return [item for item, _ in items], any(c for _, c in items)
+    return value, False
+
+
+def _cut_text(text: str, max_chars: int) -> str:
+    return f"{text[:max_chars]}\n[shortened: {len(text)} characters in all]"
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / _MIB:.1f} MiB" if size_bytes >= _MIB else f"{size_bytes} bytes"
+
+
+def _count(data: Mapping[str, Any], name: str) -> int | None:
+    value = data.get(name)
+    return value if isinstance(value, int) else None
+
+
+def _in_use(waiting: Waiting) -> str:
+    if waiting.active is None or waiting.maximum is None:
+        return ""
+    return f" ({waiting.active} of {waiting.maximum} in use)"
