@@ -70,6 +70,10 @@ class ServerStartError(EnvironmentsError, RuntimeError):
     """An environment server did not become ready. The message ends with what it printed."""
 
 
+class EnvironmentProbeError(EnvironmentsError, ValueError):
+    """A server cannot be connected. The message is for the form's field."""
+
+
 class EpisodeError(EnvironmentsError, RuntimeError):
     """The episode is over without a verdict; its connection must not be used again."""
 

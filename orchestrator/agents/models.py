@@ -1,0 +1,34 @@
+"""Models as endpoints: our own model server or any other that speaks the OpenAI protocol."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class EndpointKind(models.TextChoices):
+    LOCAL = "local", "Switchback model server"
+    """Gives token ids and log-probabilities, loads adapters by name."""
+    OPENAI = "openai", "OpenAI-compatible"
+    """Text in, text out: enough for evaluation and harness search, not for training."""
+
+
+class ModelEndpoint(models.Model):
+    project = models.ForeignKey(
+        "projects.Project", on_delete=models.CASCADE, related_name="model_endpoints"
+    )
+    name = models.CharField(max_length=120)
+    kind = models.CharField(max_length=16, choices=EndpointKind.choices)
+    base_url = models.CharField(max_length=400, blank=True)
+    """Without the `/v1`; empty for `local`: the address of this installation's model server."""
+    model = models.CharField(max_length=200)
+    price_in_usd_per_mtok = models.FloatField(default=0.0)
+    price_out_usd_per_mtok = models.FloatField(default=0.0)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "name"], name="endpoint_name_in_project")
+        ]
+
+    def __str__(self) -> str:
+        return self.name

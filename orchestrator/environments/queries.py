@@ -1,0 +1,50 @@
+"""What pages and the API read of environments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import Count, QuerySet
+
+from orchestrator.environments.models import Environment, EnvironmentVersion, Task
+
+
+@dataclass(frozen=True)
+class SplitCount:
+    split: str
+    family: str
+    tasks: int
+
+
+def list_environments(project_id: int) -> QuerySet[Environment]:
+    return (
+        Environment.objects.filter(project_id=project_id)
+        .prefetch_related("versions")
+        .annotate(n_versions=Count("versions", distinct=True), n_tasks=Count("versions__tasks"))
+        .order_by("name")
+    )
+
+
+def latest_version(environment_id: int) -> EnvironmentVersion:
+    return (
+        EnvironmentVersion.objects.select_related("environment")
+        .filter(environment_id=environment_id)
+        .latest("number")
+    )
+
+
+def split_counts(version_id: int) -> list[SplitCount]:
+    rows = (
+        Task.objects.filter(version_id=version_id)
+        .values("split", "family")
+        .annotate(tasks=Count("id"))
+        .order_by("split", "family")
+    )
+    return [SplitCount(row["split"], row["family"], row["tasks"]) for row in rows]
+
+
+def list_tasks(version_id: int, *, split: str | None = None) -> QuerySet[Task]:
+    query = Task.objects.filter(version_id=version_id)
+    if split:
+        query = query.filter(split=split)
+    return query.order_by("split", "key")

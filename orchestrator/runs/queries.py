@@ -1,0 +1,213 @@
+"""What pages and the API read of runs and rollouts.
+
+A mean never travels without its counts: `Tally` is the one object that carries both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, Q, QuerySet, Sum
+
+from optimizer.statistics import wilson_interval
+from orchestrator.runs.models import Rollout, RolloutState, Run
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counts of a set of rollouts and the mean of those that have a score."""
+
+    planned: int
+    running: int
+    scored: int
+    errored: int
+    not_applicable: int
+    cancelled: int
+    mean: float | None
+    """Mean of the scored ones, None when there are none."""
+    passed: int
+    """Scored at or above 0.5."""
+    tokens: int
+    cost_usd: float
+
+    @property
+    def done(self) -> int:
+        return self.scored + self.errored + self.not_applicable + self.cancelled
+
+    @property
+    def coverage(self) -> float:
+        """Share of the ended rollouts that could be scored, 0 to 1; 1 when none has ended."""
+        attempted = self.scored + self.errored
+        return self.scored / attempted if attempted else 1.0
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Wilson interval of the pass rate, 95 %."""
+        return wilson_interval(self.passed, self.scored) if self.scored else None
+
+
+EMPTY_TALLY = Tally(0, 0, 0, 0, 0, 0, None, 0, 0, 0.0)
+
+
+def tallies(run_ids: Iterable[int]) -> dict[int, Tally]:
+    """One query for any number of runs."""
+    rows = (
+        Rollout.objects.filter(run_id__in=list(run_ids))
+        .values("run_id")
+        .annotate(
+            planned=Count("id"),
+            running=Count("id", filter=Q(state=RolloutState.RUNNING)),
+            scored=Count("id", filter=Q(state=RolloutState.SCORED)),
+            errored=Count("id", filter=Q(state=RolloutState.ERRORED)),
+            not_applicable=Count("id", filter=Q(state=RolloutState.NOT_APPLICABLE)),
+            cancelled=Count("id", filter=Q(state=RolloutState.CANCELLED)),
+            total=Sum("score"),
+            passed=Count("id", filter=Q(score__gte=0.5)),
+            tokens=Sum("tokens_in") + Sum("tokens_out"),
+            cost=Sum("cost_usd"),
+        )
+    )
+    return {
+        row["run_id"]: Tally(
+            planned=row["planned"],
+            running=row["running"],
+            scored=row["scored"],
+            errored=row["errored"],
+            not_applicable=row["not_applicable"],
+            cancelled=row["cancelled"],
+            mean=row["total"] / row["scored"] if row["scored"] else None,
+            passed=row["passed"],
+            tokens=row["tokens"] or 0,
+            cost_usd=row["cost"] or 0.0,
+        )
+        for row in rows
+    }
+
+
+def tally(run_id: int) -> Tally:
+    return tallies([run_id]).get(run_id, EMPTY_TALLY)
+
+
+@dataclass(frozen=True)
+class RunRow:
+    run: Run
+    tally: Tally
+
+
+def list_runs(project_id: int, *, limit: int = 100, before_id: int | None = None) -> list[RunRow]:
+    """Newest first; `before_id` is the keyset of the next page."""
+    query = Run.objects.filter(project_id=project_id).select_related(
+        "environment_version__environment", "rubric_version__rubric", "model"
+    )
+    if before_id is not None:
+        query = query.filter(id__lt=before_id)
+    runs = list(query.order_by("-id")[:limit])
+    counted = tallies(run.pk for run in runs)
+    return [RunRow(run=run, tally=counted.get(run.pk, EMPTY_TALLY)) for run in runs]
+
+
+def rollouts_of(run_id: int) -> QuerySet[Rollout]:
+    return Rollout.objects.filter(run_id=run_id).select_related("task", "harness").order_by("id")
+
+
+@dataclass(frozen=True)
+class TokenRun:
+    """Consecutive tokens of one kind in a rollout's token row."""
+
+    kind: str
+    count: int
+
+
+@dataclass(frozen=True)
+class RolloutDetail:
+    rollout: Rollout
+    verdicts: Sequence[Any]
+    token_counts: dict[str, int]
+    """Tokens by kind, over all rows; empty when the endpoint gave no token ids."""
+    previous_id: int | None
+    next_id: int | None
+
+
+def rollout_detail(rollout_id: int) -> RolloutDetail:
+    rollout = Rollout.objects.select_related(
+        "run__environment_version__environment",
+        "run__rubric_version__rubric",
+        "run__model",
+        "task",
+        "harness",
+        "stream",
+    ).get(pk=rollout_id)
+    counts: dict[str, int] = {}
+    for kinds in rollout.token_rows.values_list("kinds", flat=True):
+        for kind, count in kinds:
+            counts[kind] = counts.get(kind, 0) + count
+    siblings = Rollout.objects.filter(run_id=rollout.run_id)
+    return RolloutDetail(
+        rollout=rollout,
+        verdicts=list(rollout.verdicts.all()),
+        token_counts=counts,
+        previous_id=siblings.filter(pk__lt=rollout_id)
+        .order_by("-pk")
+        .values_list("pk", flat=True)
+        .first(),
+        next_id=siblings.filter(pk__gt=rollout_id)
+        .order_by("pk")
+        .values_list("pk", flat=True)
+        .first(),
+    )
+
+
+def rollout_row(rollout: Rollout) -> dict[str, Any]:
+    """One row of the live table, as pages draw it and as the run's events carry it."""
+    return {
+        "id": rollout.pk,
+        "task": rollout.task.key,
+        "family": rollout.task.family,
+        "split": rollout.task.split,
+        "replicate": rollout.replicate,
+        "harness": rollout.harness.short,
+        "state": rollout.state,
+        "score": finite_or_none(rollout.score),
+        "answer": rollout.answer,
+        "steps": rollout.n_steps,
+        "tokens": rollout.tokens_in + rollout.tokens_out,
+        "latency_s": rollout.latency_s,
+        "attempt": rollout.attempt,
+        "cause": rollout.cause,
+        "message": rollout.message,
+    }
+
+
+def finite_or_none(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+@dataclass(frozen=True)
+class RunTimes:
+    started_at: datetime | None
+    ended_at: datetime | None
+    elapsed_s: float | None
+
+
+def score_pairs(
+    run_a: int, harness_a: int, run_b: int, harness_b: int
+) -> list[tuple[str, int, float | None, float | None]]:
+    """(task key, replicate, score of a, score of b) for each (task, replicate) planned in both runs.
+
+    None where a rollout has no score; pairs present on one side only are left out.
+    """
+
+    def scores(run_id: int, harness_id: int) -> dict[tuple[str, int], float | None]:
+        return {
+            (key, replicate): score
+            for key, replicate, score in Rollout.objects.filter(
+                run_id=run_id, harness_id=harness_id
+            ).values_list("task__key", "replicate", "score")
+        }
+
+    left, right = scores(run_a, harness_a), scores(run_b, harness_b)
+    return [(*key, left[key], right[key]) for key in sorted(left.keys() & right.keys())]
