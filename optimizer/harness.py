@@ -27,6 +27,7 @@ from typing import Any
 
 import yaml
 
+from optimizer.canonical import yaml_text
 from optimizer.errors import HarnessInvalid
 from optimizer.skills import Skill, parse_skill
 
@@ -347,7 +348,7 @@ def config_values(harness: Harness) -> dict[str, Any]:
 
 
 def _config_text(harness: Harness) -> str:
-    return yaml.safe_dump(config_values(harness), sort_keys=False, allow_unicode=True)
+    return yaml_text(config_values(harness))
 
 
 def _known(values: Any, accepted: Sequence[str], at: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from optimizer.canonical import yaml_text
 from optimizer.errors import HarnessInvalid
 
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
@@ -40,8 +41,7 @@ class Skill:
         """SKILL.md, with the fields in their specified order."""
         values = {"name": self.name, "description": self.description, **self.extra}
         ordered = {key: values[key] for key in FIELDS if key in values}
-        head = yaml.safe_dump(ordered, sort_keys=False, allow_unicode=True, width=1_000_000)
-        return f"---\n{head}---\n{self.body}"
+        return f"---\n{yaml_text(ordered)}---\n{self.body}"
 
 
 def parse_skill(text: str, folder: str) -> Skill:

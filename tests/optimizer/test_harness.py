@@ -136,7 +136,7 @@ def test_every_change_changes_the_address() -> None:
     ],
 )
 def test_a_mistake_is_named(files: dict[str, str], message: str) -> None:
-    with pytest.raises(HarnessInvalid, match="") as caught:
+    with pytest.raises(HarnessInvalid, match=r".") as caught:
         Harness.from_components(files)
     assert message in str(caught.value)
 
