@@ -194,6 +194,9 @@ JOB_LEASE_S = env_seconds("SWITCHBACK_JOB_LEASE_S", default=15)
 JOB_BEAT_S = env_seconds("SWITCHBACK_JOB_BEAT_S", default=3)
 JOB_SWEEP_S = env_seconds("SWITCHBACK_JOB_SWEEP_S", default=1)
 JOB_GRACE_S = env_seconds("SWITCHBACK_JOB_GRACE_S", default=5)
+# Jobs that one worker process runs at a time; each is a thread that waits most of the time.
+WORKER_SLOTS = env_int("SWITCHBACK_WORKER_SLOTS", default=4)
+GPU_SLOTS = env_int("SWITCHBACK_GPU_SLOTS", default=1)
 JOB_QUEUES = ["default", "rollouts", "gpu"]
 
 CELERY_BROKER_URL = "filesystem://"

@@ -6,4 +6,4 @@ import os
 # another process and never sees this.
 os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
 
-pytest_plugins = ["tests.people", "tests.live", "tests.browser"]
+pytest_plugins = ["tests.machine", "tests.people", "tests.live", "tests.browser"]

@@ -8,7 +8,6 @@ from django.core.checks import run_checks
 
 from orchestrator.checks import file_system_of
 
-
 pytestmark = pytest.mark.django_db
 
 

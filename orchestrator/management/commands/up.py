@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import sys
+import threading
+from argparse import ArgumentParser
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from orchestrator.envvars import env_seconds
+from orchestrator.management.lock import FolderInUseError, folder_lock
+from orchestrator.management.ports import PortInUseError, wait_for_port
+from orchestrator.management.supervisor import ChildSpec, Supervisor
+from orchestrator.management.sweeper import sweep_until
+
+# Children of a supervisor that was killed need up to their own stop time to leave their ports.
+_PORT_WAIT_S = env_seconds("SWITCHBACK_PORT_WAIT_S", default=12)
+_ALL_INTERFACES = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not bound to
+
+
+class Command(BaseCommand):
+    help = "Run everything: pages, workers and the model server, restarted when they die."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+        parser.add_argument("--port", type=int, default=settings.PORT, help="port of the pages")
+        parser.add_argument(
+            "--no-model", action="store_true", help="do not start the local model server"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        host, port = options["host"], options["port"]
+        try:
+            with folder_lock(settings.DATA_DIR, port=port):
+                self._run(host, port, with_model=not options["no_model"])
+        except (FolderInUseError, PortInUseError) as error:
+            raise CommandError(str(error)) from error
+
+    def _run(self, host: str, port: int, *, with_model: bool) -> None:
+        wait_for_port(
+            host,
+            port,
+            limit_s=_PORT_WAIT_S,
+            how_to_change="--port or SWITCHBACK_PORT",
+            say=self.say,
+        )
+        specs = child_specs(host, port)
+        if with_model:
+            wait_for_port(
+                "127.0.0.1",
+                settings.MODEL_PORT,
+                limit_s=_PORT_WAIT_S,
+                how_to_change="SWITCHBACK_MODEL_PORT",
+                say=self.say,
+            )
+            specs.append(model_spec())
+        self._migrate()
+        supervisor = Supervisor(
+            specs=specs,
+            environ=child_environ(port),
+            cwd=settings.BASE_DIR,
+            log_folder=settings.DATA_DIR / "logs",
+            say=self.say,
+        )
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(signum, lambda *_: supervisor.stop.set())
+        sweeper = threading.Thread(target=sweep_until, args=(supervisor.stop,), name="sweeper")
+        sweeper.start()
+        try:
+            supervisor.run(on_poll=self._announce_ready(host, port))
+        finally:
+            supervisor.stop.set()
+            sweeper.join()
+        self.say("stopped")
+
+    def _migrate(self) -> None:
+        executor = MigrationExecutor(connection)
+        if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+            self.say("preparing the database")
+            call_command("migrate", interactive=False, verbosity=0)
+        connection.close()
+
+    def _announce_ready(self, host: str, port: int) -> Callable[[], None]:
+        is_told = False
+        local = "127.0.0.1" if host in _ALL_INTERFACES else host
+
+        def poll() -> None:
+            nonlocal is_told
+            if not is_told and answers(local, port):
+                is_told = True
+                self.say(f"ready: http://{local}:{port}")
+
+        return poll
+
+    def say(self, line: str) -> None:
+        self.stdout.write(f"switchback: {line}")
+        self.stdout.flush()
+
+
+def child_specs(host: str, port: int) -> list[ChildSpec]:
+    web = ["-m", "uvicorn", "orchestrator.asgi:application", "--host", host, "--port", str(port)]
+    # Open feeds would hold a stopping server until their browsers go away.
+    web += ["--lifespan", "off", "--no-access-log", "--timeout-graceful-shutdown", "2"]
+    web += ["--ws-max-size", "65536"]
+    return [
+        ChildSpec("web", [sys.executable, *web]),
+        ChildSpec("worker", worker_command("default,rollouts", slots=settings.WORKER_SLOTS)),
+        ChildSpec("gpu", worker_command("gpu", slots=settings.GPU_SLOTS)),
+    ]
+
+
+def worker_command(queues: str, *, slots: int) -> list[str]:
+    """Threads: a job waits for a socket or a child process, so a slot costs next to nothing."""
+    return [
+        *(sys.executable, "-m", "celery", "-A", "orchestrator.celery", "worker"),
+        *("-P", "threads", "-c", str(slots), "-Q", queues, "-n", f"{queues.replace(',', '-')}@%h"),
+        *("--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "INFO"),
+    ]
+
+
+def model_spec() -> ChildSpec:
+    command = ["-m", "training.serve", "--model", str(settings.MODEL_DIR)]
+    command += ["--name", settings.MODEL_NAME, "--port", str(settings.MODEL_PORT)]
+    is_prepared = (Path(settings.MODEL_DIR) / "config.json").is_file
+    return ChildSpec("model", [sys.executable, *command], is_wanted=is_prepared)
+
+
+def child_environ(port: int) -> dict[str, str]:
+    # On the data folder's file system: the broker moves message files through it, and a move
+    # across file systems is not atomic.
+    temporary = settings.DATA_DIR / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    return {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": os.environ.get("DJANGO_SETTINGS_MODULE", "orchestrator.settings"),
+        "SWITCHBACK_DATA": str(settings.DATA_DIR),
+        "SWITCHBACK_PORT": str(port),
+        "SWITCHBACK_MODEL_PORT": str(settings.MODEL_PORT),
+        "TMPDIR": str(temporary),
+        "PYTHONUNBUFFERED": "1",
+        # glibc keeps an arena per thread otherwise, tens of MB each in long-lived servers.
+        "MALLOC_ARENA_MAX": "2",
+    }
+
+
+def answers(host: str, port: int) -> bool:
+    """Whether the pages answer on `/healthz`."""
+    allowed = next((name for name in settings.ALLOWED_HOSTS if name != "*"), "localhost")
+    client = http.client.HTTPConnection(host, port, timeout=0.5)
+    try:
+        client.request("GET", "/healthz", headers={"Host": allowed})
+        return client.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        client.close()
