@@ -59,7 +59,8 @@ class View:
     """Why the action before was not sent; empty if it was."""
 
 
-Action = Mapping[str, Any]
+Action = Mapping[str, Any] | str
+"""A JSON object; or a text that was meant as one, which is rejected with that reason."""
 Policy = Callable[[View], "Awaitable[Actions] | Actions"]
 Actions = Action | Sequence[Action] | None
 """One action, several of one model turn (sent until one ends the episode), or None to stop."""
@@ -236,7 +237,7 @@ async def _steps(
         turn = await _asked(policy, View(observation.fields, number, rejection))
         if turn is None:
             return score_of(progress.rewards, done=False, settings=settings, has_stopped=True)
-        actions = [turn] if isinstance(turn, Mapping) else list(turn)
+        actions = [turn] if isinstance(turn, Mapping | str) else list(turn)
         rejection = ""
         for position, action in enumerate(actions):
             if len(progress.rewards) >= settings.max_steps:
@@ -306,6 +307,8 @@ def _shown(observation: Observation) -> dict[str, Any]:
 
 def _kept(action: Action) -> dict[str, Any]:
     """A copy for the trace, texts shortened and marked with their full size; always JSON."""
+    if isinstance(action, str):
+        return {"text": plain(action, ACTION_KEPT_CHARS)}
     try:
         kept = shortened(dict(action), ACTION_KEPT_CHARS)[0]
         json.dumps(kept, allow_nan=False)
@@ -315,6 +318,8 @@ def _kept(action: Action) -> dict[str, Any]:
 
 
 def _size_chars(action: Action) -> int:
+    if isinstance(action, str):
+        return len(action)
     return sum(len(v) if isinstance(v, str) else len(repr(v)) for v in action.values())
 
 

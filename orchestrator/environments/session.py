@@ -182,8 +182,8 @@ class EpisodeSession:
                 raise
             return observation
 
-    async def step(self, action: Mapping[str, Any]) -> StepOutcome:
-        """Send one action.
+    async def step(self, action: Mapping[str, Any] | str) -> StepOutcome:
+        """Send one action; a text that is no action (not a JSON object) is rejected.
 
         `ActionRejectedError`: it does not fit, nothing was sent, the episode goes on.
         `EpisodeError`: the episode is over without a verdict.
@@ -332,8 +332,10 @@ class EpisodeSession:
             raise RuntimeError("reset first")
         return self._connection
 
-    async def _encoded(self, action: Mapping[str, Any], number: int) -> str:
+    async def _encoded(self, action: Mapping[str, Any] | str, number: int) -> str:
         """The frame of an action that fits limit and schema."""
+        if isinstance(action, str):
+            raise self._rejected("action: not a JSON object")
         try:
             frame = await asyncio.to_thread(_frame, action) if _is_long(action) else _frame(action)
         except (TypeError, ValueError, RecursionError) as exc:
@@ -396,9 +398,10 @@ class EpisodeSession:
     # --- both ----------------------------------------------------------------------------------
 
     async def _observation(self, answer: Answer) -> Observation:
-        work = (_observed, answer, self.settings.max_text_chars)
-        is_large = answer.size_bytes > LARGE_BYTES
-        return await asyncio.to_thread(*work) if is_large else _observed(*work[1:])
+        max_chars = self.settings.max_text_chars
+        if answer.size_bytes > LARGE_BYTES:
+            return await asyncio.to_thread(_observed, answer, max_chars)
+        return _observed(answer, max_chars)
 
     async def _end(self) -> None:
         self._is_over = True

@@ -20,7 +20,7 @@ NOT_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 WORKDIR = os.getenv("FAULT_WORKDIR")
 
 
-class FaultAction(Action):
+class FaultAction(Action):  # type: ignore[misc]
     op: str = "noop"
     secs: float = 0.0
     size: int = 0
@@ -31,7 +31,7 @@ class FaultAction(Action):
     done: bool = False
 
 
-class FaultObservation(Observation):
+class FaultObservation(Observation):  # type: ignore[misc]
     text: str = ""
     n: int = 0
     was_reset: bool = False
@@ -44,7 +44,7 @@ class Strict(BaseModel):
     value: int
 
 
-class FaultEnvironment(Environment):
+class FaultEnvironment(Environment):  # type: ignore[misc]
     SUPPORTS_CONCURRENT_SESSIONS = True
 
     def __init__(self) -> None:

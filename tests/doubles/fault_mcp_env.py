@@ -19,7 +19,7 @@ from openenv.core.env_server import (
 mcp_environment.MCP_TOOL_CALL_TIMEOUT = 1.0
 
 
-class FaultMCPEnvironment(MCPEnvironment):
+class FaultMCPEnvironment(MCPEnvironment):  # type: ignore[misc]
     SUPPORTS_CONCURRENT_SESSIONS = True
 
     def __init__(self) -> None:

@@ -329,9 +329,8 @@ def _f19(trial: Trial, result: EpisodeResult, took_s: float) -> None:
 
 
 def _f21(trial: Trial, result: EpisodeResult, took_s: float) -> None:
-    assert [e.payload["reason"] for e in trial.seen if e.kind == "rejected"][
-        0
-    ] == "opp: not allowed"
+    reasons = {e.payload["reason"] for e in trial.seen if e.kind == "rejected"}
+    assert reasons == {"opp: not allowed"}
     assert trial.views[1].rejection == "opp: not allowed"
     steps = [e for e in trial.seen if e.kind == "step"]
     assert [e.payload["observation"]["n"] for e in steps] in ([1], [])

@@ -45,7 +45,7 @@ def _exactly_one(schema: dict[str, Any]) -> None:
         schema["properties"][name].pop("default", None)
 
 
-class TerminalAction(Action):
+class TerminalAction(Action):  # type: ignore[misc]
     """A shell command, or the final answer: exactly one of the two."""
 
     model_config = ConfigDict(json_schema_extra=_exactly_one)
@@ -63,7 +63,7 @@ class TerminalAction(Action):
         return self
 
 
-class TerminalObservation(Observation):
+class TerminalObservation(Observation):  # type: ignore[misc]
     """What an action brought. The agent reads the segments' texts, joined."""
 
     segments: list[dict[str, str]] = Field(default_factory=list)
@@ -74,7 +74,7 @@ class TerminalObservation(Observation):
     """True if output was cut."""
 
 
-class TerminalState(State):
+class TerminalState(State):  # type: ignore[misc]
     """Nothing that helps an agent: the episode, its number of steps and the task's key."""
 
     task: str | None = None
@@ -165,7 +165,7 @@ def build_app(tasks: Sequence[TaskSpec], *, sandbox: Sandbox, root: Path, capaci
         (TerminalEnvironment,),
         {"tasks": {task.key: task for task in tasks}, "sandbox": sandbox, "root": root},
     )
-    return create_app(
+    app: FastAPI = create_app(
         served,
         TerminalAction,
         TerminalObservation,
@@ -173,3 +173,4 @@ def build_app(tasks: Sequence[TaskSpec], *, sandbox: Sandbox, root: Path, capaci
         max_concurrent_envs=capacity,
         state_cls=TerminalState,
     )
+    return app
