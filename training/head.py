@@ -123,23 +123,22 @@ def chunked_logprobs(
     return result
 
 
-@torch.no_grad()
 def chunked_entropy(
     hidden_NH: Tensor, weight_VH: Tensor, *, temperature: float = 1.0, chunk: int = DEFAULT_CHUNK
 ) -> Tensor:
     """Exact entropy in nats at each position over the whole vocabulary; no gradient."""
     parts = [
-        entropy(logits(hidden_NH[piece], weight_VH), temperature)
+        entropy(logits(hidden_NH[piece].detach(), weight_VH.detach()), temperature)
         for piece in pieces(hidden_NH.shape[0], chunk)
     ]
     return torch.cat(parts) if parts else hidden_NH.new_zeros(0)
 
 
-@torch.no_grad()
 def entropy(logits_NV: Tensor, temperature: float = 1.0) -> Tensor:
-    """-sum p log p of each row at `temperature`."""
-    log_p_NV = torch.log_softmax(logits_NV / temperature, dim=-1)
-    return -torch.xlogy(log_p_NV.exp(), log_p_NV.exp()).sum(-1)
+    """-sum p log p of each row at `temperature`; no gradient."""
+    with torch.no_grad():
+        p_NV = torch.softmax(logits_NV / temperature, dim=-1)
+        return -torch.xlogy(p_NV, p_NV).sum(-1)
 
 
 def logits(hidden_NH: Tensor, weight_VH: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from training.types import Row, RowStatus, TokenKind
 
 ROLES = {
@@ -36,3 +38,39 @@ def make_row(
         logprobs=logprobs,
         weight_version="v0",
     )
+
+
+def make_step(
+    *, groups: int = 2, attempts: int = 3, shared: int = 12, seed: int = 0, vocabulary: int = 200
+) -> list[Row]:
+    """Rows of one optimiser step: a shared prompt, a task per group, two turns per attempt."""
+    random = Random(seed)
+
+    def tokens(n: int) -> list[int]:
+        return [random.randrange(vocabulary) for _ in range(n)]
+
+    instructions = tokens(shared)
+    rows = []
+    for group in range(groups):
+        task = tokens(5)
+        for attempt in range(attempts):
+            ids, roles = [*instructions, *task], "C" * (shared + 5)
+            for _ in range(2):
+                turn = f"{'A' * random.randint(1, 4)}SW{'E' * random.randint(1, 5)}S"
+                ids += tokens(len(turn))
+                roles += turn
+            kinds = tuple(ROLES[role] for role in roles)
+            is_action = [kind is TokenKind.ACTION for kind in kinds]
+            rows.append(
+                Row(
+                    rollout=f"g{group}-{attempt}",
+                    group=f"g{group}",
+                    reward=float(attempt % 2),
+                    status=RowStatus.OK,
+                    ids=tuple(ids),
+                    kinds=kinds,
+                    logprobs=tuple(-5.0 * acts for acts in is_action),
+                    weight_version="v0000",
+                )
+            )
+    return rows

@@ -116,7 +116,7 @@ def test_every_distinct_prefix_is_trained_exactly_once(sequences: list[list[int]
         for t, kind in enumerate(row.kinds)
         if kind is A
     ]
-    distinct = {tuple([0, *ids[: t + 1]]) for ids in sequences for t in range(len(ids))}
+    distinct = {(0, *ids[: t + 1]) for ids in sequences for t in range(len(ids))}
     assert sorted(trained) == sorted(distinct)
 
 
