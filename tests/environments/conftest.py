@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from orchestrator.environments.sandbox import detect
 from tests.doubles.openenv_servers import FaultServer
 
 ServerFactory = Callable[..., FaultServer]
+
+_ISOLATION = detect(environ={})
+needs_bubblewrap = pytest.mark.skipif(
+    _ISOLATION.mode != "bubblewrap" and os.environ.get("CI") != "true",
+    reason=f"{_ISOLATION.reason}. {_ISOLATION.hint}",
+)
+"""Skips with the reason where isolation does not work; fails there in CI."""
 
 
 @pytest.fixture(scope="session")

@@ -59,7 +59,8 @@ def _cases() -> list[Any]:
                 f"-{variant['name']}" if variant["name"] else ""
             )
             own = "server_env" in case["provoke"] or "server_args" in case["provoke"]
-            marks = [pytest.mark.slow] if case["id"] in SLOW or own else []
+            is_slow = case["id"] in SLOW or own or merged["provoke"]["target"] == "fault_mcp_env"
+            marks = [pytest.mark.slow] if is_slow else []
             params.append(pytest.param(merged, id=name, marks=marks))
     return params
 

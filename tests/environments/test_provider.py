@@ -18,9 +18,9 @@ from orchestrator.environments.episode import EpisodeResult, View, run_episode
 from orchestrator.environments.errors import ServerStartError
 from orchestrator.environments.kinds import KINDS
 from orchestrator.environments.provider import LocalServer, ServerPool, ServerSpec, UrlServer
-from orchestrator.environments.sandbox import detect
 from orchestrator.environments.terminal.tasks import generate
 from tests.doubles.openenv_servers import DOUBLES
+from tests.environments.conftest import needs_bubblewrap
 
 GONE = 5.0
 
@@ -89,6 +89,7 @@ def test_a_command_that_fails_at_once_is_told_at_once_with_its_words(tmp_path: P
     assert time.monotonic() - started_at < 5
 
 
+@pytest.mark.slow
 def test_a_server_whose_episodes_cannot_start_is_not_ready(tmp_path: Path) -> None:
     server = LocalServer(_spec(env={"FAULT_FACTORY": "1"}), tmp_path)
     with pytest.raises(ServerStartError, match="could not be created"):
@@ -161,6 +162,7 @@ def test_a_server_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     assert _wait_gone(pid)
 
 
+@pytest.mark.slow
 def test_a_server_of_others_is_probed_and_left_alone(tmp_path: Path) -> None:
     nobody = UrlServer("http://127.0.0.1:1", capacity=4)
     assert nobody.start_container() == "http://127.0.0.1:1"
@@ -194,7 +196,7 @@ async def test_f33_each_local_rollout_has_its_own_folder(tmp_path: Path) -> None
     assert (await a).state == "scored"
 
 
-@pytest.mark.skipif(not detect().available, reason=f"{detect().reason}. {detect().hint}")
+@needs_bubblewrap
 async def test_terminal_tasks_are_solved_by_their_authors_transcripts(pool: ServerPool) -> None:
     kind = KINDS["terminal"]
     tasks = generate(7, {"train": 14})

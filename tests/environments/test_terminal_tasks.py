@@ -18,7 +18,7 @@ seeds = st.integers(min_value=0, max_value=2**31 - 1)
 
 
 @given(seed=seeds)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_the_same_seed_gives_the_same_tasks(seed: int) -> None:
     counts = {"train": 7, "select": 7, "test": 7}
     assert generate(seed, counts) == generate(seed, counts)
@@ -26,7 +26,7 @@ def test_the_same_seed_gives_the_same_tasks(seed: int) -> None:
 
 
 @given(seed=seeds)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_no_two_tasks_are_equal_across_splits(seed: int) -> None:
     tasks = generate(seed, {"train": 0, "select": 150, "test": 150})
     assert len({task.content_hash for task in tasks}) == 300
@@ -50,7 +50,7 @@ def test_a_larger_set_keeps_the_tasks_of_the_smaller() -> None:
 
 
 @given(seed=seeds)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_transcripts_end_in_the_right_answer_and_repeat_what_the_command_prints(seed: int) -> None:
     for task in generate(seed, {"train": 14}):
         command, reply, answer = task.reference
