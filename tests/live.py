@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -115,6 +116,17 @@ class LiveStack:
         self.process.kill()
         self.process.wait()
 
+    def discard(self) -> None:
+        """Ends the whole tree at once: tests need not wait for a graceful stop."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        tree = [*psutil.Process(self.process.pid).children(recursive=True)]
+        self.kill()
+        for child in tree:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+        psutil.wait_procs(tree, timeout=5)
+
     def stop(self) -> None:
         if self.process is None or self.process.poll() is not None:
             return
@@ -174,7 +186,7 @@ def make_stack(transactional_db: None, tmp_path: Path) -> Iterator[MakeStack]:
 
     yield make
     for stack in made:
-        stack.stop()
+        stack.discard()
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +201,7 @@ def _module_stack(
     )
     stack.start()
     yield stack
-    stack.stop()
+    stack.discard()
 
 
 @pytest.fixture
