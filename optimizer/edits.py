@@ -14,9 +14,10 @@ An edit addresses the parsed body of a component, never the raw file, so it cann
 `append` adds at the end, `insert` after the anchor (at the start when it is empty), `replace` and
 `delete` act on the anchored item, `set` gives a field or a whole body a new value.
 
-Two edits exclude each other if they carry the same group, or if they share an anchor and one of
-them replaces, deletes or sets it. Edits are applied in the order given; the identity of an edit is
-the hash of what it does, not of who proposed it.
+Two edits exclude each other if they carry the same group, if they share an anchor and one of them
+replaces, deletes or sets it, or if both set the same whole body. Whole bodies are set first; the
+rest is applied in the order given. The identity of an edit is the hash of what it does, not of who
+proposed it.
 """
 
 from __future__ import annotations
@@ -144,12 +145,16 @@ def conflict_groups(edits: Sequence[Edit]) -> list[tuple[int, ...]]:
 def are_exclusive(a: Edit, b: Edit) -> bool:
     if a.group and a.group == b.group:
         return True
+    if (a.component, a.anchor) != (b.component, b.anchor):
+        return False
+    if not a.anchor:
+        return a.op is Op.SET and b.op is Op.SET
     final = (Op.REPLACE, Op.DELETE, Op.SET)
-    return (a.component, a.anchor) == (b.component, b.anchor) and (a.op in final or b.op in final)
+    return a.op in final or b.op in final
 
 
 def apply_edits(harness: Harness, edits: Iterable[Edit]) -> Harness:
-    """The harness with all edits applied in order.
+    """The harness with all edits applied: whole bodies first, then in the order given.
 
     Raises EditInvalid if two exclude each other, if an anchor is missing or ambiguous, or if the
     result is not a valid harness.
@@ -159,7 +164,7 @@ def apply_edits(harness: Harness, edits: Iterable[Edit]) -> Harness:
         if len(members) > 1:
             names = ", ".join(chosen[i].short for i in members)
             raise EditInvalid(f"edits exclude each other: {names}")
-    for edit in chosen:
+    for edit in sorted(chosen, key=lambda edit: not (edit.op is Op.SET and not edit.anchor)):
         harness = apply_edit(harness, edit)
     return harness
 
