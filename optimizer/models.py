@@ -1,8 +1,9 @@
-"""What harness search leaves behind: harnesses by content, edits with their estimated effect, comparisons.
+"""What harness search leaves behind: harnesses by content, edits with their estimated effect,
+comparisons.
 
-A harness is a map from component to blob, addressed by its hash. A comparison is the evidence for one claim and
-is never revised. Searches keep their configuration and seed; everything else about their progress is a function
-of the rollouts that exist (`optimizer.search`).
+A harness is a map from component to blob, addressed by its hash. A comparison is the evidence for
+one claim and is never revised. Searches keep their configuration and seed; everything else about
+their progress is a function of the rollouts that exist (`optimizer.search`).
 """
 
 from __future__ import annotations
@@ -100,9 +101,7 @@ class Candidate(models.Model):
     harness = models.ForeignKey(HarnessVersion, on_delete=models.PROTECT, related_name="+")
     edits = models.JSONField(default=list)
     """Hashes of the edits on top of the seed."""
-    status = models.CharField(
-        max_length=16, choices=Status.choices, default=Status.SCREENING
-    )
+    status = models.CharField(max_length=16, choices=Status.choices, default=Status.SCREENING)
 
     class Meta:
         constraints = [
@@ -175,7 +174,7 @@ class LedgerEntry(models.Model):
     budget = models.ForeignKey(Budget, on_delete=models.CASCADE, related_name="entries")
     kind = models.CharField(max_length=8, choices=Kind.choices)
     key = models.CharField(max_length=120)
-    """What the amount is for; an entry of one kind exists once per key, so that a repeat changes nothing."""
+    """What the amount is for; an entry of a kind exists once per key: a repeat changes nothing."""
     phase = models.CharField(max_length=32, blank=True)
     amount = models.FloatField()
     created_at = models.DateTimeField(auto_now_add=True)

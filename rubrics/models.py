@@ -1,4 +1,6 @@
-"""Rubrics in versions. A version is frozen and content-addressed: a score names the version that gave it."""
+"""Rubrics in versions. A version is frozen and content-addressed: a score names the version that
+gave it.
+"""
 
 from __future__ import annotations
 

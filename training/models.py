@@ -23,7 +23,8 @@ class TrainingJob(models.Model):
     job = models.ForeignKey(
         "jobs.Job", null=True, on_delete=models.SET_NULL, related_name="training_jobs"
     )
-    key = models.CharField(max_length=120, null=True, unique=True)
+    # Null means that nobody asks under a name; an empty text could exist only once.
+    key = models.CharField(max_length=120, null=True, unique=True)  # noqa: DJ001
     folder = models.CharField(max_length=400)
     manifest = models.JSONField()
     manifest_sha256 = models.CharField(max_length=64)

@@ -1,9 +1,10 @@
 """Runs and rollouts.
 
-A run is a batch of rollouts on one environment version, graded by one rubric version, with one model and one
-version of its weights. Its rollouts are facts, unique per (run, harness, task, replicate); the seed of each is a
-hash of these, so that a run which resumes asks exactly for the rollouts that have no result. A rollout that was
-cut off by a kill is attempted again under the same row: its events say so and the sequence goes on without a gap.
+A run is a batch of rollouts on one environment version, graded by one rubric version, with one
+model and one version of its weights. Its rollouts are facts, unique per (run, harness, task,
+replicate); the seed of each is a hash of these, so that a run which resumes asks exactly for the
+rollouts that have no result. A rollout that was cut off by a kill is attempted again under the same
+row: its events say so and the sequence goes on without a gap.
 
 A score has four states; only `scored` has a number, which database constraints keep.
 """
@@ -42,10 +43,9 @@ ENDED_RUN_STATES = (
 class Run(models.Model):
     project = models.ForeignKey("projects.Project", on_delete=models.CASCADE, related_name="runs")
     stream = models.OneToOneField("events.Stream", on_delete=models.PROTECT, related_name="run")
-    job = models.ForeignKey(
-        "jobs.Job", null=True, on_delete=models.SET_NULL, related_name="runs"
-    )
-    key = models.CharField(max_length=120, null=True, unique=True)
+    job = models.ForeignKey("jobs.Job", null=True, on_delete=models.SET_NULL, related_name="runs")
+    # Null means that nobody asks under a name; an empty text could exist only once.
+    key = models.CharField(max_length=120, null=True, unique=True)  # noqa: DJ001
     """Names the run for whoever asked for it, so that asking twice makes one run."""
     purpose = models.CharField(max_length=12, choices=Purpose.choices)
     label = models.CharField(max_length=120, blank=True)
@@ -56,9 +56,7 @@ class Run(models.Model):
     rubric_version = models.ForeignKey(
         "rubrics.RubricVersion", on_delete=models.PROTECT, related_name="runs"
     )
-    model = models.ForeignKey(
-        "agents.ModelEndpoint", on_delete=models.PROTECT, related_name="runs"
-    )
+    model = models.ForeignKey("agents.ModelEndpoint", on_delete=models.PROTECT, related_name="runs")
     adapter_name = models.CharField(max_length=120, blank=True)
     adapter_path = models.CharField(max_length=400, blank=True)
     sampling = models.JSONField(default=dict)
@@ -100,9 +98,7 @@ class Rollout(models.Model):
     harness = models.ForeignKey(
         "optimizer.HarnessVersion", on_delete=models.PROTECT, related_name="rollouts"
     )
-    task = models.ForeignKey(
-        "environments.Task", on_delete=models.PROTECT, related_name="rollouts"
-    )
+    task = models.ForeignKey("environments.Task", on_delete=models.PROTECT, related_name="rollouts")
     replicate = models.PositiveIntegerField(default=0)
     seed = models.BigIntegerField()
     state = models.CharField(
@@ -169,7 +165,10 @@ class VerdictRecord(models.Model):
 
 
 class TokenRow(models.Model):
-    """Tokens of a rollout as they were sampled; a new row starts where a prompt is not an exact extension."""
+    """Tokens of a rollout as they were sampled.
+
+    A new row starts where a prompt is not an exact extension of the one before.
+    """
 
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="token_rows")
     index = models.PositiveSmallIntegerField()
@@ -182,9 +181,7 @@ class TokenRow(models.Model):
 
     class Meta:
         ordering = ["index"]
-        constraints = [
-            models.UniqueConstraint(fields=["rollout", "index"], name="token_row_index")
-        ]
+        constraints = [models.UniqueConstraint(fields=["rollout", "index"], name="token_row_index")]
 
     def __str__(self) -> str:
         return f"row {self.index} of {self.rollout_id}"

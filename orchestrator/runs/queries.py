@@ -196,7 +196,8 @@ class RunTimes:
 def score_pairs(
     run_a: int, harness_a: int, run_b: int, harness_b: int
 ) -> list[tuple[str, int, float | None, float | None]]:
-    """(task key, replicate, score of a, score of b) for each (task, replicate) planned in both runs.
+    """(task key, replicate, score of a, score of b) for each (task, replicate) planned in both
+    runs.
 
     None where a rollout has no score; pairs present on one side only are left out.
     """

@@ -1,4 +1,4 @@
-"""Seeds as hashes: no random state to save, so a resumed run asks for the same thing again. Pure."""
+"""Seeds as hashes: no random state to save, so a resumed run asks for the same again. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tells whoever asked for a run that it ended. Receivers run in the ending transaction and must be short."""
+"""Tells whoever asked for a run that it ended. Receivers run in the ending transaction and must be
+short.
+"""
 
 from __future__ import annotations
 

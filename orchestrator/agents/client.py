@@ -1,0 +1,253 @@
+"""Clients of model endpoints: our model server, and anything that speaks the OpenAI protocol.
+
+Every request has a deadline that includes its retries. A server that is restarting is waited for:
+sampling has no effect outside the model, so asking again is safe. An adapter that the server does
+not know (it was restarted) is registered again and the request repeated. What cannot be helped by
+waiting is raised at once as `ModelError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from orchestrator.agents.errors import ModelError
+from orchestrator.agents.types import Completion, Message, Sampling, Segment
+
+REQUEST_TIMEOUT_S = 120.0
+"""For one request; a batch of 48 rows on two busy cores needs some 40 s."""
+RETRY_FOR_S = 180.0
+"""How long a server may be away. A killed model process is back in about 10 s."""
+RETRIED_STATUS = frozenset({429, 502, 503, 504})
+PAUSES_S = (0.1, 0.3, 1.0, 2.0)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a model answers. `adapter_path` is set when `model` names an adapter of our server."""
+
+    base_url: str
+    model: str
+    adapter_path: str = ""
+    api_key: str = ""
+
+
+class ModelClient:
+    """Requests to one endpoint over a pool of connections. Use as an async context manager."""
+
+    def __init__(self, endpoint: Endpoint, *, retry_for_s: float = RETRY_FOR_S) -> None:
+        self.endpoint = endpoint
+        self._retry_for_s = retry_for_s
+        headers = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+        self._http = httpx.AsyncClient(
+            base_url=endpoint.base_url.rstrip("/"),
+            headers=headers,
+            timeout=httpx.Timeout(REQUEST_TIMEOUT_S, connect=5.0),
+            limits=httpx.Limits(max_connections=128, max_keepalive_connections=64),
+            trust_env=False,
+        )
+        self._adapter_lock = asyncio.Lock()
+
+    async def __aenter__(self) -> ModelClient:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._http.aclose()
+
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """The decoded answer of a request that succeeded within the deadline.
+
+        Raises:
+            ModelError: after the deadline, or at once when waiting cannot help.
+        """
+        deadline = time.monotonic() + self._retry_for_s
+        attempt = 0
+        while True:
+            try:
+                answer = await self._http.post(path, json=body)
+            except httpx.TimeoutException:
+                failure = ModelError(
+                    f"Model {self.endpoint.model} at {self.endpoint.base_url} gave no answer "
+                    f"within {REQUEST_TIMEOUT_S:.0f} s.",
+                    "model_timeout",
+                )
+            except httpx.TransportError as exc:
+                failure = ModelError(
+                    f"Model endpoint {self.endpoint.base_url} cannot be reached "
+                    f"({type(exc).__name__}). Is the model server running?",
+                    "model_unreachable",
+                )
+            else:
+                if answer.status_code == 200:
+                    return self._decoded(answer)
+                if answer.status_code == 404 and self.endpoint.adapter_path and attempt < 20:
+                    await self.load_adapter()
+                    failure = self._refusal(answer)
+                elif answer.status_code in RETRIED_STATUS:
+                    failure = ModelError(
+                        f"Model endpoint {self.endpoint.base_url} is overloaded "
+                        f"(HTTP {answer.status_code}).",
+                        "model_overloaded",
+                    )
+                else:
+                    raise self._refusal(answer)
+            pause = PAUSES_S[min(attempt, len(PAUSES_S) - 1)]
+            if time.monotonic() + pause > deadline:
+                raise failure
+            await asyncio.sleep(pause)
+            attempt += 1
+
+    async def load_adapter(self) -> None:
+        """Registers the endpoint's adapter with our model server. Safe to call twice."""
+        async with self._adapter_lock:
+            try:
+                answer = await self._http.post(
+                    "/v1/adapters",
+                    json={"name": self.endpoint.model, "path": self.endpoint.adapter_path},
+                )
+            except httpx.TransportError:
+                return  # the request that needed it is repeated and asks again
+        if answer.status_code not in (200, 201) and answer.status_code not in RETRIED_STATUS:
+            raise self._refusal(answer)
+
+    def _decoded(self, answer: httpx.Response) -> dict[str, Any]:
+        try:
+            body = answer.json()
+        except ValueError as exc:
+            raise ModelError(
+                f"Model endpoint {self.endpoint.base_url} answered something that is not JSON.",
+                "model_reply_invalid",
+            ) from exc
+        if not isinstance(body, dict):
+            raise ModelError(
+                f"Model endpoint {self.endpoint.base_url} answered JSON that is not an object.",
+                "model_reply_invalid",
+            )
+        return body
+
+    def _refusal(self, answer: httpx.Response) -> ModelError:
+        try:
+            error = answer.json().get("error", {})
+            text = str(error.get("message", "")) or answer.text[:300]
+            code = str(error.get("code", ""))
+        except (ValueError, AttributeError):
+            text, code = answer.text[:300], ""
+        cause = "context_overflow" if "context" in code else "model_refused"
+        return ModelError(
+            f"Model {self.endpoint.model} refused the request (HTTP {answer.status_code}): {text}",
+            cause,
+        )
+
+
+class LocalModel:
+    """Token-exact requests to our model server."""
+
+    def __init__(self, client: ModelClient) -> None:
+        self._client = client
+
+    async def tokenize_messages(self, messages: Sequence[Message]) -> tuple[list[int], list[str]]:
+        body = await self._client.post(
+            "/v1/tokenize", {"messages": list(messages), "add_generation_prompt": True}
+        )
+        return body["ids"], body["kinds"]
+
+    async def tokenize_bridge(
+        self, *, ended_turn: bool, segments: Sequence[Segment]
+    ) -> tuple[list[int], list[str]]:
+        """Tokens from the end of a sampled action to the start of the next, with their kinds."""
+        body = await self._client.post(
+            "/v1/tokenize",
+            {
+                "bridge": {
+                    "sampled_eos": ended_turn,
+                    "segments": [{"kind": s.kind, "text": s.text} for s in segments],
+                }
+            },
+        )
+        return body["ids"], body["kinds"]
+
+    async def complete(self, ids: Sequence[int], sampling: Sampling, *, seed: int) -> Completion:
+        started = time.monotonic()
+        body = await self._client.post(
+            "/v1/completions",
+            {
+                "model": self._client.endpoint.model,
+                "prompt": list(ids),
+                "max_tokens": sampling.max_tokens,
+                "temperature": sampling.temperature,
+                "stop": list(sampling.stop),
+                "seed": seed,
+                "logprobs": 0,
+                "return_token_ids": True,
+            },
+        )
+        try:
+            choice = body["choices"][0]
+            token_ids = tuple(choice["token_ids"])
+            logprobs = tuple(choice["logprobs"]["sampling_logprobs"])
+            completion = Completion(
+                text=choice["text"],
+                finish_reason=choice["finish_reason"],
+                tokens_in=len(ids),
+                tokens_out=len(token_ids),
+                latency_s=time.monotonic() - started,
+                token_ids=token_ids,
+                logprobs=logprobs,
+                ended_turn=choice["finish_reason"] == "stop" and choice.get("stop_reason") is None,
+                weight_version=choice.get("weight_version", ""),
+            )
+        except (KeyError, IndexError, TypeError) as exc:
+            raise ModelError(
+                f"The model server's answer lacks {exc}.", "model_reply_invalid"
+            ) from exc
+        if len(completion.logprobs) != len(token_ids):
+            raise ModelError(
+                f"The model server gave {len(token_ids)} tokens but {len(completion.logprobs)} "
+                "log-probabilities.",
+                "model_reply_invalid",
+            )
+        return completion
+
+
+class ChatModel:
+    """Text requests to any OpenAI-compatible endpoint."""
+
+    def __init__(self, client: ModelClient) -> None:
+        self._client = client
+
+    async def complete(
+        self, messages: Sequence[Message], sampling: Sampling, *, seed: int
+    ) -> Completion:
+        started = time.monotonic()
+        body: dict[str, Any] = {
+            "model": self._client.endpoint.model,
+            "messages": list(messages),
+            "max_tokens": sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "seed": seed,
+        }
+        if sampling.stop:
+            body["stop"] = list(sampling.stop)
+        answer = await self._client.post("/v1/chat/completions", body)
+        try:
+            choice = answer["choices"][0]
+            text = choice["message"]["content"] or ""
+        except (KeyError, IndexError, TypeError) as exc:
+            raise ModelError(
+                f"The answer of {self._client.endpoint.base_url} lacks {exc}.",
+                "model_reply_invalid",
+            ) from exc
+        usage = answer.get("usage") or {}
+        return Completion(
+            text=str(text),
+            finish_reason=str(choice.get("finish_reason") or "stop"),
+            tokens_in=int(usage.get("prompt_tokens") or 0),
+            tokens_out=int(usage.get("completion_tokens") or 0),
+            latency_s=time.monotonic() - started,
+            weight_version=self._client.endpoint.model,
+        )
