@@ -163,4 +163,14 @@ def _fuse(
             )
         stacked.append(a)
         blocks.append(b * scales[part])
-    return LowRank(a=torch.cat(stacked).contiguous(), b=torch.block_diag(*blocks).contiguous())
+    return LowRank(a=torch.cat(stacked).contiguous(), b=_block_diagonal(blocks))
+
+
+def _block_diagonal(blocks: list[Tensor]) -> Tensor:
+    rows = sum(block.shape[0] for block in blocks)
+    matrix = torch.zeros(rows, sum(block.shape[1] for block in blocks))
+    row = column = 0
+    for block in blocks:
+        matrix[row : row + block.shape[0], column : column + block.shape[1]] = block
+        row, column = row + block.shape[0], column + block.shape[1]
+    return matrix

@@ -137,8 +137,8 @@ def forward_step(base: BaseWeights, pool: Pool, first: int, rows: Sequence[RowSt
         x = x + _linear(layer.linears["o"](attended), attended, step, index, "o")
         normed = F.rms_norm(x, shape, layer.post_norm, config.rms_norm_eps)
         gate_up = _linear(layer.linears["gate_up"](normed), normed, step, index, "gate_up")
-        gate, up = gate_up.split(config.intermediate_size, dim=-1)
-        inner = F.silu(gate).mul_(up)
+        width = config.intermediate_size
+        inner = F.silu(gate_up[:, :width]).mul_(gate_up[:, width:])
         x = x + _linear(layer.linears["down"](inner), inner, step, index, "down")
     last = x if step.widest == 1 else x[step.last_N]
     return base.head(F.rms_norm(last, shape, base.final_norm, config.rms_norm_eps))

@@ -34,26 +34,30 @@ def draw(
 ) -> list[Draw]:
     """One token per row. `uniforms` in [0, 1); not used where the temperature is 0."""
     temperature_R = torch.tensor(temperatures, dtype=torch.float32)
-    total_R = logits_R_V.logsumexp(dim=-1)
     tokens_R = torch.empty(len(temperatures), dtype=torch.int64)
+    sampling_R = torch.zeros(len(temperatures))
     greedy = temperature_R == 0
     if bool(greedy.any()):
         tokens_R[greedy] = logits_R_V[greedy].argmax(dim=-1)
     sampled = ~greedy
-    sampling_R = torch.zeros(len(temperatures))
     if bool(sampled.any()):
-        # Indexing by a mask copies 200 kB a row; skipped where all rows sample.
+        # Indexing by a mask and dividing each copy 200 kB a row; skipped where they change nothing.
         scaled = logits_R_V if bool(sampled.all()) else logits_R_V[sampled]
-        scaled = scaled / temperature_R[sampled, None]
+        if bool((temperature_R[sampled] != 1).any()):
+            scaled = scaled / temperature_R[sampled, None]
         uniform = torch.tensor(uniforms, dtype=torch.float32)[sampled, None]
-        cumulative = scaled.softmax(dim=-1).cumsum(dim=-1)
+        chances = scaled.softmax(dim=-1)
+        cumulative = chances.cumsum(dim=-1)
         # right=True never chooses a token of probability 0; the clamp guards a product rounded up.
         chosen = torch.searchsorted(cumulative, uniform * cumulative[:, -1:], right=True)
-        chosen = chosen.clamp_(max=scaled.shape[-1] - 1)
+        chosen = chosen.clamp_(max=chances.shape[-1] - 1)
         tokens_R[sampled] = chosen[:, 0]
-        sampling_R[sampled] = scaled.gather(1, chosen)[:, 0] - scaled.logsumexp(dim=-1)
-    logprob_R = logits_R_V.gather(1, tokens_R[:, None])[:, 0] - total_R
-    finite_R = total_R.isfinite() & logprob_R.isfinite()
+        sampling_R[sampled] = chances.gather(1, chosen)[:, 0].log()
+    if bool((temperature_R == 1).all()):
+        logprob_R = sampling_R
+    else:
+        logprob_R = logits_R_V.gather(1, tokens_R[:, None])[:, 0] - logits_R_V.logsumexp(dim=-1)
+    finite_R = logprob_R.isfinite()
     return [
         Draw(*values)
         for values in zip(

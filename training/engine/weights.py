@@ -9,6 +9,8 @@ option.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +38,7 @@ class PackedLinear:
 
     def __init__(self, weight: Tensor) -> None:
         self.out_features, self.in_features = weight.shape
-        self.is_blocked = weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
+        self.is_blocked = weight.device.type == "cpu" and bool(torch._C._has_mkldnn)
         if self.is_blocked:
             weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), PACK_ROWS)
         self._weight = weight
@@ -75,38 +77,46 @@ class BaseWeights:
 def load_base(folder: Path) -> BaseWeights:
     """Reads and packs `model.safetensors` layer by layer, so that nothing is held twice."""
     config = LlamaConfig.from_folder(folder)
-    with safe_open(folder / "model.safetensors", framework="pt") as file:
-
-        def read(name: str) -> Tensor:
-            tensor: Tensor = file.get_tensor(name)
-            return tensor.float()
-
-        layers = []
-        for index in range(config.num_hidden_layers):
-            prefix = f"model.layers.{index}."
+    layers = []
+    for index in range(config.num_hidden_layers):
+        prefix = f"model.layers.{index}."
+        with _tensors(folder) as read:
             linears = {
                 fused: PackedLinear(torch.cat([read(f"{prefix}{part}.weight") for part in parts]))
                 for fused, parts in FUSED.items()
             }
             layers.append(
                 LayerWeights(
-                    input_norm=read(f"{prefix}input_layernorm.weight"),
-                    post_norm=read(f"{prefix}post_attention_layernorm.weight"),
+                    input_norm=read(f"{prefix}input_layernorm.weight").clone(),
+                    post_norm=read(f"{prefix}post_attention_layernorm.weight").clone(),
                     linears=linears,
                 )
             )
-        embedding = read("model.embed_tokens.weight")
-        head = embedding if config.tie_word_embeddings else read("lm_head.weight")
-        cos, sin = _rotary(config)
-        return BaseWeights(
-            config=config,
-            embedding=embedding,
-            layers=layers,
-            final_norm=read("model.norm.weight"),
-            head=PackedLinear(head),
-            cos=cos,
-            sin=sin,
-        )
+    with _tensors(folder) as read:
+        embedding = read("model.embed_tokens.weight").clone()
+        head = embedding if config.tie_word_embeddings else read("lm_head.weight").clone()
+        final_norm = read("model.norm.weight").clone()
+    cos, sin = _rotary(config)
+    return BaseWeights(
+        config=config,
+        embedding=embedding,
+        layers=layers,
+        final_norm=final_norm,
+        head=PackedLinear(head),
+        cos=cos,
+        sin=sin,
+    )
+
+
+@contextmanager
+def _tensors(folder: Path) -> Iterator[Callable[[str], Tensor]]:
+    """Reads tensors by name, in fp32; what is kept must be copied.
+
+    The file is mapped only while open, so the mapping of one layer is gone before the next, or the
+    whole file would count as memory in use.
+    """
+    with safe_open(folder / "model.safetensors", framework="pt") as file:
+        yield lambda name: file.get_tensor(name).float()
 
 
 def _rotary(config: LlamaConfig) -> tuple[Tensor, Tensor]:
