@@ -1,6 +1,69 @@
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from django.urls import path, re_path
+
+from orchestrator.web.views import (
+    climbs,
+    environments,
+    overview,
+    rollouts,
+    rubrics,
+    runs,
+    settings,
+    training,
+)
 
 app_name = "web"
-urlpatterns: list[URLPattern | URLResolver] = []
+urlpatterns = [
+    path("", overview.home, name="home"),
+    path("theme/", overview.set_theme, name="theme"),
+    path("p/<int:project_id>/", overview.overview, name="overview"),
+    path("p/<int:project_id>/status/", overview.status, name="status"),
+    path("p/<int:project_id>/environments/", environments.environment_list, name="environments"),
+    path(
+        "p/<int:project_id>/environments/<slug:slug>/",
+        environments.environment_detail,
+        name="environment",
+    ),
+    path(
+        "p/<int:project_id>/environments/<slug:slug>/v<int:number>/tasks/<str:key>/",
+        environments.task_detail,
+        name="task",
+    ),
+    path("p/<int:project_id>/runs/", runs.run_list, name="runs"),
+    path("p/<int:project_id>/runs/<int:run_id>/", runs.run_detail, name="run"),
+    path("p/<int:project_id>/runs/<int:run_id>/cancel/", runs.run_cancel, name="run_cancel"),
+    path("p/<int:project_id>/rollouts/<int:rollout_id>/", rollouts.rollout_page, name="rollout"),
+    path(
+        "p/<int:project_id>/rollouts/<int:rollout_id>/cards/",
+        rollouts.rollout_cards,
+        name="rollout_cards",
+    ),
+    path(
+        "p/<int:project_id>/rollouts/<int:rollout_id>/trace.jsonl",
+        rollouts.rollout_jsonl,
+        name="rollout_jsonl",
+    ),
+    path("p/<int:project_id>/rubrics/", rubrics.rubric_list, name="rubrics"),
+    path("p/<int:project_id>/rubrics/<int:rubric_id>/", rubrics.rubric_detail, name="rubric"),
+    path("p/<int:project_id>/train/", training.training_list, name="training"),
+    path("p/<int:project_id>/train/<int:job_id>/", training.training_detail, name="training_job"),
+    path("p/<int:project_id>/ladder/", climbs.climb_list, name="climbs"),
+    path("p/<int:project_id>/ladder/<int:climb_id>/", climbs.climb_detail, name="climb"),
+    re_path(
+        r"^p/(?P<project_id>\d+)/ladder/(?P<climb_id>\d+)/(?P<action>pause|resume|cancel)/$",
+        climbs.climb_action,
+        name="climb_action",
+    ),
+    path(
+        "p/<int:project_id>/ladder/<int:climb_id>/certificates/<int:index>.json",
+        climbs.certificate,
+        name="certificate",
+    ),
+    path("p/<int:project_id>/settings/", settings.project_settings, name="settings"),
+    path(
+        "p/<int:project_id>/settings/tokens/<int:token_id>/revoke/",
+        settings.token_revoke,
+        name="token_revoke",
+    ),
+]

@@ -1,0 +1,81 @@
+"""Fetch and authorise the object of a page in one call.
+
+An object is always looked up inside the project of the address, so that an id of another project is answered
+like one that does not exist.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from django.db.models import Model, QuerySet
+from django.shortcuts import get_object_or_404
+
+from orchestrator.climbs.models import Climb
+from orchestrator.environments.models import Environment, Task
+from orchestrator.projects.access import Actor, project_for_edit, project_for_view
+from orchestrator.projects.models import Project
+from orchestrator.runs.models import Rollout, Run
+from rubrics.models import Rubric
+from training.models import TrainingJob
+
+M = TypeVar("M", bound=Model)
+
+
+def run_for_view(actor: Actor, project_id: int, run_id: int) -> Run:
+    return _in_project(
+        Run.objects.select_related(
+            "project", "environment_version__environment", "rubric_version__rubric", "model", "stream"
+        ),
+        project_for_view(actor, project_id),
+        run_id,
+    )
+
+
+def run_for_edit(actor: Actor, project_id: int, run_id: int) -> Run:
+    return _in_project(Run.objects.all(), project_for_edit(actor, project_id), run_id)
+
+
+def rollout_for_view(actor: Actor, project_id: int, rollout_id: int) -> Rollout:
+    project = project_for_view(actor, project_id)
+    return get_object_or_404(
+        Rollout.objects.select_related("stream"), run__project=project, pk=rollout_id
+    )
+
+
+def climb_for_view(actor: Actor, project_id: int, climb_id: int) -> Climb:
+    return _in_project(Climb.objects.all(), project_for_view(actor, project_id), climb_id)
+
+
+def climb_for_edit(actor: Actor, project_id: int, climb_id: int) -> Climb:
+    return _in_project(Climb.objects.all(), project_for_edit(actor, project_id), climb_id)
+
+
+def environment_for_view(actor: Actor, project_id: int, slug: str) -> Environment:
+    project = project_for_view(actor, project_id)
+    return get_object_or_404(Environment, project=project, slug=slug)
+
+
+def task_for_view(actor: Actor, project_id: int, slug: str, number: int, key: str) -> Task:
+    project = project_for_view(actor, project_id)
+    return get_object_or_404(
+        Task.objects.select_related("version__environment"),
+        version__environment__project=project,
+        version__environment__slug=slug,
+        version__number=number,
+        key=key,
+    )
+
+
+def rubric_for_view(actor: Actor, project_id: int, rubric_id: int) -> Rubric:
+    return _in_project(Rubric.objects.all(), project_for_view(actor, project_id), rubric_id)
+
+
+def training_job_for_view(actor: Actor, project_id: int, job_id: int) -> TrainingJob:
+    return _in_project(
+        TrainingJob.objects.select_related("stream"), project_for_view(actor, project_id), job_id
+    )
+
+
+def _in_project(query: QuerySet[M], project: Project, pk: int) -> M:
+    return get_object_or_404(query, project=project, pk=pk)

@@ -1,0 +1,95 @@
+"""The frame around every page: rail, breadcrumb, status bar, and the right to see the project."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+
+from orchestrator.projects.access import role_in
+from orchestrator.projects.models import Project, Role
+from orchestrator.projects.queries import projects_of
+from orchestrator.web.health import Sign, signs
+from orchestrator.web.queries import RailCounts, rail_counts
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the rail."""
+
+    key: str
+    word: str
+    url: str
+    count: int = 0
+    is_minor: bool = False
+    """Goes behind *More* at phone width."""
+
+
+@dataclass(frozen=True)
+class Crumb:
+    word: str
+    url: str = ""
+    copy: str = ""
+    """What its copy button copies; no button when empty."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    project: Project
+    role: Role
+    projects: Sequence[Project]
+    section: str
+    entries: Sequence[Entry]
+    crumbs: Sequence[Crumb]
+    signs: Sequence[Sign]
+
+    @property
+    def can_edit(self) -> bool:
+        return self.role in (Role.EDITOR, Role.ADMIN)
+
+    @property
+    def can_admin(self) -> bool:
+        return self.role == Role.ADMIN
+
+
+def entries(project_id: int, counts: RailCounts) -> list[Entry]:
+    def url(name: str) -> str:
+        return reverse(f"web:{name}", args=[project_id])
+
+    return [
+        Entry("overview", "Overview", url("overview")),
+        Entry("environments", "Environments", url("environments")),
+        Entry("runs", "Runs", url("runs"), counts.runs),
+        Entry("rubrics", "Rubrics", url("rubrics"), is_minor=True),
+        Entry("train", "Train", url("training"), counts.training, is_minor=True),
+        Entry("ladder", "Ladder", url("climbs"), counts.climbs),
+    ]
+
+
+def page(
+    request: HttpRequest,
+    template: str,
+    project: Project,
+    section: str,
+    crumbs: Sequence[Crumb],
+    *,
+    status: int = 200,
+    **context: Any,
+) -> HttpResponse:
+    """Renders a page in its frame. The caller has authorised the project."""
+    role = role_in(request.user, project.pk)
+    assert role is not None, "the view must have fetched the project through access"
+    frame = Frame(
+        project=project,
+        role=role,
+        projects=list(projects_of(request.user)),
+        section=section,
+        entries=entries(project.pk, rail_counts(project.pk)),
+        crumbs=crumbs,
+        signs=signs(),
+    )
+    return render(request, template, {"frame": frame, "project": project, **context}, status=status)

@@ -1,0 +1,210 @@
+"""What the ladder shows of a climb, put together from its rungs: rows, harness differences, edits, curves."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from optimizer.models import Comparison, Edit
+from orchestrator.climbs.models import Rung
+from orchestrator.climbs.queries import rung_seconds
+from orchestrator.web.figures import LineChart, line_chart
+
+
+@dataclass(frozen=True)
+class RungRow:
+    rung: Rung
+    name: str
+    comparison: Comparison | None
+    seconds: float | None
+    is_live: bool
+
+    @property
+    def has_gain(self) -> bool:
+        return self.comparison is not None and self.comparison.difference is not None
+
+
+def rung_rows(rungs: Sequence[Rung]) -> list[RungRow]:
+    return [
+        RungRow(
+            rung=rung,
+            name=rung.get_kind_display(),
+            comparison=rung.comparison,
+            seconds=rung_seconds(rung),
+            is_live=rung.state == "running",
+        )
+        for rung in rungs
+    ]
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    mark: str
+    """`+`, `-`, `@` for a gap, or empty for a line that stayed."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    id: str
+    source: str
+    messages: Sequence[Mapping[str, str]]
+    is_new: bool
+
+
+@dataclass(frozen=True)
+class ComponentDiff:
+    key: str
+    word: str
+    """added, removed, changed or unchanged."""
+    lines: Sequence[DiffLine]
+    demonstrations: Sequence[Demonstration]
+
+
+def harness_diff(before: Mapping[str, str], after: Mapping[str, str]) -> list[ComponentDiff]:
+    """Component by component, changed ones first. Demonstrations are kept whole to be read as dialogues."""
+    diffs = [
+        _component(key, before.get(key), after.get(key)) for key in sorted(before.keys() | after.keys())
+    ]
+    return sorted(diffs, key=lambda diff: diff.word == "unchanged")
+
+
+def _component(key: str, before: str | None, after: str | None) -> ComponentDiff:
+    if before == after:
+        word = "unchanged"
+    elif before is None or not before.strip():
+        word = "added"
+    elif after is None or not after.strip():
+        word = "removed"
+    else:
+        word = "changed"
+    if key.startswith("demonstrations"):
+        known = {demo.id for demo in demonstrations(before or "")}
+        shown = [
+            Demonstration(d.id, d.source, d.messages, d.id not in known)
+            for d in demonstrations(after or "")
+        ]
+        return ComponentDiff(key, word, [], shown)
+    return ComponentDiff(key, word, _diff_lines(before or "", after or ""), [])
+
+
+def _diff_lines(before: str, after: str) -> list[DiffLine]:
+    if before == after:
+        return [DiffLine("", line) for line in after.splitlines()]
+    lines: list[DiffLine] = []
+    old, new = before.splitlines(), after.splitlines()
+    for group in difflib.SequenceMatcher(a=old, b=new, autojunk=False).get_grouped_opcodes(3):
+        if lines:
+            lines.append(DiffLine("@", ""))
+        for tag, a1, a2, b1, b2 in group:
+            if tag == "equal":
+                lines += [DiffLine("", line) for line in old[a1:a2]]
+                continue
+            lines += [DiffLine("-", line) for line in old[a1:a2]]
+            lines += [DiffLine("+", line) for line in new[b1:b2]]
+    return lines
+
+
+def demonstrations(text: str) -> list[Demonstration]:
+    """Lines of demonstrations.jsonl; a line that cannot be read is left out of the dialogues."""
+    found: list[Demonstration] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if not isinstance(record, dict):
+            continue
+        messages = [
+            {"role": str(m.get("role", "")), "content": str(m.get("content", ""))}
+            for m in record.get("messages") or []
+            if isinstance(m, dict)
+        ]
+        source = record.get("source")
+        found.append(
+            Demonstration(
+                id=str(record.get("id", number)),
+                source=source if isinstance(source, str) else json.dumps(source or ""),
+                messages=messages,
+                is_new=False,
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class EditRow:
+    edit: Edit
+    low: float | None
+    high: float | None
+    words: str
+    """The edit's own text, for reading."""
+
+    @property
+    def is_screened(self) -> bool:
+        return self.edit.effect_mean is not None
+
+
+def edit_rows(edits: Sequence[Edit]) -> list[EditRow]:
+    """Effects with their 95 % interval, mean ± 1.96 sd."""
+    rows = []
+    for edit in edits:
+        mean, sd = edit.effect_mean, edit.effect_sd
+        known = mean is not None and sd is not None
+        rows.append(
+            EditRow(
+                edit=edit,
+                low=mean - 1.96 * sd if known else None,  # type: ignore[operator]
+                high=mean + 1.96 * sd if known else None,  # type: ignore[operator]
+                words=_edit_words(edit.data),
+            )
+        )
+    return rows
+
+
+def _edit_words(data: Mapping[str, Any]) -> str:
+    content = data.get("content")
+    if not isinstance(content, str) or not content:
+        return str(data.get("op", ""))
+    dialogue = demonstrations(content.splitlines()[0]) if content.startswith("{") else []
+    if dialogue and dialogue[0].messages:
+        return "\n".join(f"{m['role']}: {m['content']}" for m in dialogue[0].messages)
+    return content
+
+
+@dataclass(frozen=True)
+class TrainingCurves:
+    steps: Sequence[Mapping[str, Any]]
+    total: int
+    reward: LineChart
+    surprise: LineChart
+
+
+def training_curves(steps: Sequence[Mapping[str, Any]], total: int = 0) -> TrainingCurves | None:
+    """Mean reward and the environment's surprise (nats per selected token) over the steps."""
+    if not steps:
+        return None
+    numbers = [int(step.get("step", index + 1)) for index, step in enumerate(steps)]
+    total = total or max((int(step.get("total") or 0) for step in steps), default=0)
+    return TrainingCurves(
+        steps=steps,
+        total=total,
+        reward=line_chart(
+            numbers, [_number(step.get("reward_mean")) for step in steps], top=1.0, total_steps=total
+        ),
+        surprise=line_chart(
+            numbers,
+            [_number(step.get("world_ce_selected_per_token")) for step in steps],
+            total_steps=total,
+        ),
+    )
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)

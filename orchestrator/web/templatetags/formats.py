@@ -1,0 +1,423 @@
+"""How numbers, times, ids and icons look. A missing value is a dash, never a zero."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django import template
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+
+from orchestrator.web import text as texts
+
+register = template.Library()
+
+DASH = "–"
+MINUS = "\N{MINUS SIGN}"
+THEMES = ("light", "dark")
+
+# Stroke paths on a 16 by 16 grid, drawn for this product.
+ICONS: dict[str, str] = {
+    "overview": "M2.5 7.6 8 3l5.5 4.6V13h-11z",
+    "environments": "M2 3.5h12v9H2zM4.5 6.5l2 1.75-2 1.75M8.5 10h3",
+    "runs": "M3 4h10M3 8h10M3 12h6",
+    "rubrics": "M3 4l1.2 1.2L6.5 3M3 10l1.2 1.2L6.5 9M9 4.5h4M9 10.5h4",
+    "train": "M2 13c3 0 3-9 6-9s3 6 6 6",
+    "ladder": "M2.5 13h3v-3h3V7h3V4h2",
+    "settings": "M2 4.5h6M11.5 4.5H14M2 11.5h2.5M8 11.5h6M8 4.5a1.75 1.75 0 1 0 3.5 0a1.75 1.75 0 1 0-3.5 0M4.5 11.5a1.75 1.75 0 1 0 3.5 0a1.75 1.75 0 1 0-3.5 0",
+    "more": "M3 8h.01M8 8h.01M13 8h.01",
+    "copy": "M5.5 5.5h8v8h-8zM3.5 10.5h-1v-8h8v1",
+    "check": "M3 8.5 6.5 12 13 4.5",
+    "up": "M8 12.5v-9M4 7l4-4 4 4",
+    "down": "M8 3.5v9M4 9l4 4 4-4",
+    "approx": "M2.5 6.5c2-2.2 3.8-2.2 5.5-.6s3.5 1.6 5.5-.6M2.5 11.5c2-2.2 3.8-2.2 5.5-.6s3.5 1.6 5.5-.6",
+    "flag": "M4 14V2.5M4 3h8l-2 2.75 2 2.75H4",
+    "cross": "M4 4l8 8M12 4l-8 8",
+    "alert": "M8 2.5 14.5 13.5h-13zM8 6.5v3M8 11.5v.01",
+    "dash": "M4 8h8",
+    "clock": "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2zM8 4.8V8l2.2 1.6",
+    "pause": "M5.5 3.5v9M10.5 3.5v9",
+    "play": "M5 3.5 12.5 8 5 12.5z",
+    "stop": "M4 4h8v8H4z",
+    "sun": "M8 5.2a2.8 2.8 0 1 0 0 5.6 2.8 2.8 0 0 0 0-5.6zM8 1.5v1.2M8 13.3v1.2M1.5 8h1.2M13.3 8h1.2M3.4 3.4l.85.85M11.75 11.75l.85.85M3.4 12.6l.85-.85M11.75 4.25l.85-.85",
+    "moon": "M13 9.8A5.5 5.5 0 0 1 6.2 3 5.5 5.5 0 1 0 13 9.8z",
+    "system": "M2 3h12v8H2zM6 14h4M8 11v3",
+    "out": "M9.5 3H3v10h6.5M6.5 8H14M11.5 5.5 14 8l-2.5 2.5",
+    "lock": "M3.5 7.5h9v6h-9zM5.5 7.5v-2a2.5 2.5 0 0 1 5 0v2",
+    "link": "M6.5 9.5l3-3M7 4.5l1.2-1.2a2.8 2.8 0 0 1 4 4L11 8.5M9 11.5l-1.2 1.2a2.8 2.8 0 0 1-4-4L5 7.5",
+    "prev": "M10 3.5 5.5 8l4.5 4.5",
+    "next": "M6 3.5 10.5 8 6 12.5",
+    "download": "M8 2.5v8M4.5 7.5 8 11l3.5-3.5M3 13.5h10",
+    "key": "M10.5 2.5a3 3 0 1 0 0 6 3 3 0 0 0 0-6zM8.3 7.7 3 13M4.5 11.5l1.5 1.5",
+    "agent": "M8 2.2a2.6 2.6 0 1 0 0 5.2 2.6 2.6 0 0 0 0-5.2zM3 13.8c.4-3 2.4-4.4 5-4.4s4.6 1.4 5 4.4",
+    "eye": "M1.5 8C3 5 5.3 3.7 8 3.7S13 5 14.5 8C13 11 10.7 12.3 8 12.3S3 11 1.5 8zM8 6.2a1.8 1.8 0 1 0 0 3.6 1.8 1.8 0 0 0 0-3.6z",
+    "scales": "M8 2.5v11M5 13.5h6M3 4.5h10M3 4.5 1.3 9h3.4zM13 4.5 11.3 9h3.4z",
+    "task": "M4 2.5h8v11H4zM6 5.5h4M6 8h4M6 10.5h2",
+    "keyboard": "M1.5 4.5h13v7h-13zM4 7h.01M6.7 7h.01M9.3 7h.01M12 7h.01M5 9.5h6",
+    "plus": "M8 3v10M3 8h10",
+}
+
+
+@register.simple_tag
+def icon(name: str, size: str = "") -> SafeString:
+    """A decorative icon; the word beside it says what it means."""
+    return format_html(
+        '<svg class="icon {}" viewBox="0 0 16 16" aria-hidden="true"><path d="{}"/></svg>',
+        size,
+        ICONS[name],
+    )
+
+
+@register.filter
+def theme(value: str | None) -> str:
+    """The stored scheme, or nothing when the system decides."""
+    return value if value in THEMES else ""
+
+
+@register.filter
+def score(value: float | None) -> str:
+    """0.62; a dash when there is no number."""
+    return DASH if value is None or not math.isfinite(value) else f"{value:.2f}"
+
+
+@register.filter
+def signed(value: float | None, digits: int = 2) -> str:
+    """+0.06 or, with a true minus, −0.02."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    text = f"{abs(value):.{digits}f}"
+    if float(text) == 0:
+        return f"±{text}"
+    return ("+" if value > 0 else MINUS) + text
+
+
+@register.filter
+def decimal(value: float | None, digits: int = 2) -> str:
+    if value is None or not math.isfinite(value):
+        return DASH
+    return f"{value:.{digits}f}".replace("-", MINUS)
+
+
+@register.filter
+def percent(value: float | None) -> str:
+    return DASH if value is None else f"{100 * value:.0f}\N{NO-BREAK SPACE}%"
+
+
+@register.simple_tag
+def interval(low: float | None, high: float | None, sign: str = "") -> str:
+    """[0.61, 0.84]; empty when there is none."""
+    if low is None or high is None:
+        return ""
+    show = signed if sign else decimal
+    return f"[{show(low)}, {show(high)}]"
+
+
+@register.filter
+def count(value: int | None) -> str:
+    """12,408."""
+    return DASH if value is None else f"{value:,}"
+
+
+@register.filter
+def compact(value: int | None) -> str:
+    """Tokens: 940, 21 k, 1.3 M."""
+    if value is None:
+        return DASH
+    if value < 1_000:
+        return str(value)
+    if value < 10_000:
+        return f"{value / 1_000:.1f}\N{NO-BREAK SPACE}k"
+    if value < 1_000_000:
+        return f"{value / 1_000:.0f}\N{NO-BREAK SPACE}k"
+    return f"{value / 1_000_000:.1f}\N{NO-BREAK SPACE}M"
+
+
+@register.filter
+def usd(value: float | None) -> str:
+    if value is None:
+        return DASH
+    return f"${value:.2f}" if value == 0 or value >= 0.01 else "<$0.01"
+
+
+@register.filter
+def duration(seconds: float | timedelta | None) -> str:
+    """0.4 s, 48 s, 3 min 40 s, 2 h 05 min."""
+    if isinstance(seconds, timedelta):
+        seconds = seconds.total_seconds()
+    if seconds is None or seconds < 0:
+        return DASH
+    space = "\N{NO-BREAK SPACE}"
+    if seconds < 10:
+        return f"{seconds:.1f}{space}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}{space}s"
+    if whole < 3600:
+        return f"{whole // 60}{space}min{space}{whole % 60:02d}{space}s"
+    return f"{whole // 3600}{space}h{space}{whole % 3600 // 60:02d}{space}min"
+
+
+@register.simple_tag
+def instant(at: datetime | None, style: str = "short") -> SafeString | str:
+    """A time with its zone written beside it; the full instant is in the title.
+
+    `short`: 29 Nov, 18:42 UTC · `clock`: 18:42:07 · `full`: 29 Nov 2026, 18:42:07 UTC.
+    `clock` is for lists that name the zone once, in their heading.
+    """
+    if at is None:
+        return DASH
+    moment = at.astimezone(UTC)
+    shapes = {"short": "%-d %b, %H:%M UTC", "clock": "%H:%M:%S", "full": "%-d %b %Y, %H:%M:%S UTC"}
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        moment.isoformat(),
+        moment.strftime("%-d %b %Y, %H:%M:%S UTC"),
+        moment.strftime(shapes[style]),
+    )
+
+
+@register.filter
+def pretty_json(value: Any) -> str:
+    """Indented JSON. Numbers that are not finite are shown in their `$number` form elsewhere."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+@register.filter
+def get(mapping: dict[str, Any], key: str) -> Any:
+    return mapping.get(key)
+
+
+@register.filter
+def times(value: float, factor: float) -> float:
+    return value * factor
+
+
+# What each state looks like: (class, icon). The word always stands beside it.
+STATE_LOOKS: dict[str, tuple[str, str]] = {
+    "queued": ("", "clock"),
+    "pending": ("", "clock"),
+    "running": ("busy", "ring"),
+    "paused": ("warn", "pause"),
+    "scored": ("good", "check"),
+    "done": ("good", "check"),
+    "completed": ("good", "check"),
+    "completed_unscored": ("err", "alert"),
+    "errored": ("err", "alert"),
+    "failed": ("err", "alert"),
+    "not_applicable": ("ghost", "dash"),
+    "cancelled": ("ghost", "stop"),
+    "reference": ("", "flag"),
+    "better": ("good", "up"),
+    "regressed": ("bad", "down"),
+    "inconclusive": ("warn", "approx"),
+    "infrastructure": ("err", "alert"),
+    "certified": ("good", "check"),
+    "not_certified": ("warn", "approx"),
+    "rejected": ("ghost", "cross"),
+}
+STATE_WORDS = {
+    "not_applicable": "n/a",
+    "completed_unscored": "completed, too few scored",
+    "not_certified": "not certified",
+}
+
+
+@register.simple_tag
+def pill(state: str, word: str = "") -> SafeString:
+    """The mark of a state: colour, icon and word together."""
+    look, mark = STATE_LOOKS.get(state, ("", "dash"))
+    drawn = mark_safe('<span class="ring" aria-hidden="true"></span>') if mark == "ring" else icon(mark, "s")
+    return format_html(
+        '<span class="pill {}" data-state="{}">{}<span>{}</span></span>',
+        look,
+        state,
+        drawn,
+        word or STATE_WORDS.get(state, state.replace("_", " ")),
+    )
+
+
+@register.simple_tag
+def verdict_pill(value: float | None) -> SafeString:
+    """Pill of a scored rollout: green from one half upward, red below, always with the number."""
+    if value is None:
+        return format_html('<span class="pill">{}</span>', DASH)
+    look, mark = ("good", "check") if value >= 0.5 else ("bad", "cross")
+    return format_html(
+        '<span class="pill {}" data-state="scored">{}<span>{}</span></span>', look, icon(mark, "s"), score(value)
+    )
+
+
+@register.inclusion_tag("web/parts/id.html")
+def identifier(text: str, copy: str = "") -> dict[str, str]:
+    """An id as a monospaced pill with a copy button."""
+    return {"text": text, "copy": copy or text}
+
+
+@register.simple_tag
+def tally_line(tally: Any) -> SafeString:
+    """`0.62 (n 148, 12 errored, 3 n/a)`: a mean never travels without its counts."""
+    parts = [format_html("n&nbsp;{}", count(tally.scored))]
+    if tally.errored:
+        parts.append(format_html('<span class="err-text">{} errored</span>', count(tally.errored)))
+    else:
+        parts.append(mark_safe("0&nbsp;errored"))
+    if tally.not_applicable:
+        parts.append(format_html("{} n/a", count(tally.not_applicable)))
+    if tally.cancelled:
+        parts.append(format_html("{} cancelled", count(tally.cancelled)))
+    joined = mark_safe(", ".join(parts))
+    return format_html('<b>{}</b> <span class="muted">({})</span>', score(tally.mean), joined)
+
+
+# --- for figures ------------------------------------------------------------------------------
+
+
+@register.filter
+def shift(value: float, by: float) -> float:
+    """`add` for coordinates."""
+    return round(float(value) + float(by), 1)
+
+
+@register.filter
+def at(items: Any, index: int) -> Any:
+    return items[index]
+
+
+@register.filter
+def plain(value: float | None) -> str:
+    """A number for an attribute: point as separator, no unit."""
+    return "0" if value is None else f"{value:.4f}"
+
+
+@dataclass(frozen=True)
+class EffectBar:
+    """Places on a scale of 120 units that has zero in the middle and ±1 at the ends."""
+
+    mean: float
+    low: float
+    high: float
+    is_up: bool
+
+
+@register.simple_tag
+def effect_bar(mean: float, low: float | None, high: float | None) -> EffectBar:
+    def place(value: float) -> float:
+        return round(60 + 56 * max(-1.0, min(1.0, value)), 1)
+
+    return EffectBar(
+        mean=place(mean),
+        low=place(mean if low is None else low),
+        high=place(mean if high is None else high),
+        is_up=mean >= 0,
+    )
+
+
+# --- for text ---------------------------------------------------------------------------------
+
+
+@register.filter
+def visible(value: Any) -> SafeString:
+    return texts.visible(str(value))
+
+
+@register.filter
+def shell(value: Any) -> SafeString:
+    return texts.shell(str(value))
+
+
+@register.filter
+def cell(value: Any, limit: int = texts.CELL_CHARS) -> str:
+    return texts.cell(str(value), limit)
+
+
+@register.filter
+def words(value: Any) -> str:
+    """`count_lines` as people write it."""
+    return str(value).replace("_", " ")
+
+
+@register.filter
+def prefix(value: Any, head: str) -> str:
+    return f"{head}{value}"
+
+
+@register.filter
+def pad(value: int) -> str:
+    return f"{value:02d}"
+
+
+@register.filter
+def number(value: Any, digits: int = 2) -> str:
+    """A metric; what is not finite is named, what is missing is a dash."""
+    if value is None or value == "" or isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value["$number"]) if isinstance(value, dict) and "$number" in value else DASH
+    if not math.isfinite(value):
+        return str(value)
+    return f"{value:.{digits}f}".replace("-", MINUS)
+
+
+@register.filter
+def scientific(value: float | None) -> str:
+    """4.1·10⁸; plain below ten thousand."""
+    if value is None:
+        return DASH
+    if not math.isfinite(value):
+        return "∞"
+    if value < 10_000:
+        return f"{value:.1f}"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa}·10" + str(int(exponent)).translate(str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"))
+
+
+# --- for runs and rollouts --------------------------------------------------------------------
+
+
+@register.filter
+def took(thing: Any) -> float | None:
+    """Wall time of a run, rung or job so far, in seconds."""
+    if thing.started_at is None:
+        return None
+    return float(((thing.ended_at or timezone.now()) - thing.started_at).total_seconds())
+
+
+@register.filter
+def failed(tally: Any) -> int:
+    """Scored below one half."""
+    return int(tally.scored - tally.passed)
+
+
+@register.simple_tag
+def rollout_pill(state: str, value: float | None) -> SafeString:
+    """Pill of a rollout. A scored one is green from one half upward and red below, with its own sign."""
+    if state != "scored" or value is None:
+        return pill(state)
+    look, mark = ("good", "check") if value >= 0.5 else ("bad", "cross")
+    return format_html(
+        '<span class="pill {}" data-state="scored">{}<span>scored</span></span>', look, icon(mark, "s")
+    )
+
+
+@register.filter
+def row_values(row: dict[str, Any] | None) -> str:
+    """What the table sorts by, as JSON for the script."""
+    keys = ("task", "family", "state", "score", "steps", "tokens", "latency_s", "replicate")
+    return json.dumps({key: row.get(key) for key in keys}) if row else "{}"
+
+
+@register.filter
+def row_reason(row: dict[str, Any]) -> SafeString | str:
+    """The answer of a rollout, or why it has no score."""
+    reason = row.get("message") or row.get("cause") or ""
+    if row["state"] == "errored":
+        cause = row.get("cause") or ""
+        text = f"{cause.replace('_', ' ')}: {reason}" if cause and reason != cause else reason
+        return texts.visible(texts.cell(text))
+    answer = row.get("answer") or ""
+    if answer:
+        return texts.visible(texts.cell(answer, 120))
+    return texts.visible(texts.cell(reason))

@@ -1,0 +1,1 @@
+"""Pages. Each view fetches and authorises in one call, reads through queries, and renders one template."""

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from orchestrator.projects.access import project_for_view
+from orchestrator.web import access, queries
+from orchestrator.web.frame import Crumb, page
+
+
+@login_required
+@require_safe
+def rubric_list(request: HttpRequest, project_id: int) -> HttpResponse:
+    project = project_for_view(request.user, project_id)
+    rows = []
+    for rubric in queries.rubrics_of(project.pk):
+        versions = sorted(rubric.versions.all(), key=lambda version: -version.number)
+        rows.append(
+            {
+                "rubric": rubric,
+                "newest": versions[0] if versions else None,
+                "criteria": criteria_of(versions[0].spec) if versions else [],
+            }
+        )
+    return page(request, "web/rubrics.html", project, "rubrics", [Crumb("Rubrics")], rows=rows)
+
+
+@login_required
+@require_safe
+def rubric_detail(request: HttpRequest, project_id: int, rubric_id: int) -> HttpResponse:
+    rubric = access.rubric_for_view(request.user, project_id, rubric_id)
+    versions = sorted(rubric.versions.all(), key=lambda version: -version.number)
+    wanted = request.GET.get("version", "")
+    version = next((v for v in versions if str(v.number) == wanted), versions[0] if versions else None)
+    return page(
+        request,
+        "web/rubric.html",
+        rubric.project,
+        "rubrics",
+        [Crumb("Rubrics", reverse("web:rubrics", args=[project_id])), Crumb(rubric.name)],
+        rubric=rubric,
+        versions=versions,
+        version=version,
+        criteria=criteria_of(version.spec) if version else [],
+    )
+
+
+def criteria_of(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Criteria of a stored spec with defaults filled in for reading."""
+    shown = []
+    for raw in spec.get("criteria") or []:
+        if not isinstance(raw, dict):
+            continue
+        weight = raw.get("weight", 1)
+        shown.append(
+            {
+                "id": raw.get("id", ""),
+                "name": raw.get("name") or raw.get("id", ""),
+                "kind": str(raw.get("kind", "")).replace("_", " "),
+                "params": raw.get("params") or {},
+                "weight": weight,
+                "bars": [step < weight for step in range(10)],
+                "required": bool(raw.get("required")),
+                "negative": bool(raw.get("negative")),
+                "gate": bool(raw.get("gate")),
+                "threshold": raw.get("threshold", 0.5),
+                "scope": str(raw.get("scope", "")).replace("_", " "),
+            }
+        )
+    return shown

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from orchestrator.projects.access import project_for_view
+from orchestrator.runs.models import Purpose, RolloutState, RunState
+from orchestrator.runs.queries import rollout_row, rollouts_of, tally
+from orchestrator.runs.services import cancel_run
+from orchestrator.web import access, queries
+from orchestrator.web.figures import stacked
+from orchestrator.web.frame import Crumb, page
+
+ROWS_PER_PAGE = 600
+"""Rows of the live table in one page. More are reached by `after`, and the page says how many there are."""
+
+
+@login_required
+@require_safe
+def run_list(request: HttpRequest, project_id: int) -> HttpResponse:
+    project = project_for_view(request.user, project_id)
+    purpose = _choice(request.GET.get("purpose"), Purpose.values)
+    state = _choice(request.GET.get("state"), RunState.values)
+    before = request.GET.get("before", "")
+    found = queries.run_page(
+        project.pk,
+        purpose=purpose,
+        state=state,
+        before_id=int(before) if before.isdecimal() and len(before) < 19 else None,
+    )
+    return page(
+        request,
+        "web/runs.html",
+        project,
+        "runs",
+        [Crumb("Runs")],
+        found=found,
+        purposes=Purpose.choices,
+        states=RunState.choices,
+        purpose=purpose,
+        state=state,
+        is_later_page=bool(before),
+        total=queries.count_runs(project.pk) if not found.rows else None,
+    )
+
+
+@login_required
+@require_safe
+def run_detail(request: HttpRequest, project_id: int, run_id: int) -> HttpResponse:
+    run = access.run_for_view(request.user, project_id, run_id)
+    # Read before the rows: what is appended meanwhile comes again by the feed and changes nothing.
+    last_seq = run.stream.last_seq
+    after = request.GET.get("after", "")
+    rollouts = rollouts_of(run.pk)
+    if after.isdecimal() and len(after) < 19:
+        rollouts = rollouts.filter(pk__gt=int(after))
+    shown = list(rollouts[: ROWS_PER_PAGE + 1])
+    more, shown = len(shown) > ROWS_PER_PAGE, shown[:ROWS_PER_PAGE]
+    counts = tally(run.pk)
+    return page(
+        request,
+        "web/run.html",
+        run.project,
+        "runs",
+        [Crumb("Runs", reverse("web:runs", args=[project_id])), Crumb(f"Run {run.pk}", copy=str(run.pk))],
+        run=run,
+        tally=counts,
+        bars=tally_bars(counts.planned, counts),
+        rows=[rollout_row(rollout) for rollout in shown],
+        next_after=shown[-1].pk if more else None,
+        families=queries.families_of_run(run.pk),
+        harnesses=queries.harnesses_of([run.pk]).get(run.pk, []),
+        climb_run=queries.climb_of_run(run.pk),
+        last_seq=last_seq,
+        states=RolloutState.values,
+    )
+
+
+def tally_bars(planned: int, counts: object) -> list[object]:
+    """The stacked bar of a run: passed, failed, errored, n/a, cancelled, running."""
+    passed = getattr(counts, "passed", 0)
+    return list(
+        stacked(
+            [
+                ("good", passed),
+                ("bad", getattr(counts, "scored", 0) - passed),
+                ("hatch", getattr(counts, "errored", 0)),
+                ("na", getattr(counts, "not_applicable", 0)),
+                ("off", getattr(counts, "cancelled", 0)),
+                ("run", getattr(counts, "running", 0)),
+            ],
+            planned,
+        )
+    )
+
+
+@login_required
+@require_POST
+def run_cancel(request: HttpRequest, project_id: int, run_id: int) -> HttpResponse:
+    run = access.run_for_edit(request.user, project_id, run_id)
+    cancel_run(actor=request.user, run=run)
+    messages.success(request, f"Run {run.pk} is being cancelled. What has a score keeps it.")
+    return redirect("web:run", project_id, run_id)
+
+
+def _choice(value: str | None, allowed: list[str]) -> str:
+    return value if value in allowed else ""

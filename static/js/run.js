@@ -1,0 +1,209 @@
+/* The live table of a run: rows appear and change as rollouts end; sort and filter live in the address. */
+import { follow } from "./feed.js";
+import { refreshSoon } from "./parts.js";
+
+export function mount(element) {
+  const table = new Table(element);
+  if (element.dataset.ended !== undefined) return;
+  const feed = follow(element, (events) => {
+    for (const event of events) {
+      if (event.kind === "rollout") table.put(event.payload);
+      else if (event.kind === "tally") table.tally(event.payload);
+      else refreshSoon();
+      if (event.kind === "run.ended") feed.end();
+    }
+    table.soon();
+  });
+}
+
+class Table {
+  constructor(element) {
+    this.element = element;
+    this.body = element.querySelector("[data-rows] tbody");
+    this.template = document.getElementById("rollout-row");
+    this.pills = document.getElementById("pills").content;
+    this.rows = new Map();
+    this.known = new Map();
+    for (const row of this.body.rows) {
+      this.rows.set(row.dataset.id, row);
+      this.known.set(row.dataset.id, { values: JSON.parse(row.dataset.values), text: row.textContent.toLowerCase() });
+    }
+    const query = new URLSearchParams(location.search);
+    this.state = query.get("state") ?? "";
+    this.family = query.get("family") ?? "";
+    this.find = query.get("q") ?? "";
+    this.sort = query.get("sort") ?? "";
+    this.frame = 0;
+    this.controls();
+    this.draw();
+  }
+
+  controls() {
+    const { element } = this;
+    for (const button of element.querySelectorAll("[data-states] button")) {
+      button.addEventListener("click", () => this.choose("state", button.dataset.state));
+    }
+    const family = element.querySelector("[data-family]");
+    if (family) {
+      family.value = this.family;
+      family.addEventListener("change", () => this.choose("family", family.value));
+    }
+    const find = element.querySelector("[data-find]");
+    find.value = this.find;
+    find.addEventListener("input", () => this.choose("find", find.value));
+    element.querySelector("[data-clear]")?.addEventListener("click", () => {
+      this.state = this.family = this.find = find.value = "";
+      if (family) family.value = "";
+      this.choose("state", "");
+    });
+    for (const head of element.querySelectorAll("th[data-key]")) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "sort";
+      button.append(...head.childNodes);
+      head.append(button);
+      head.setAttribute("aria-sort", "none");
+      button.addEventListener("click", () => {
+        const key = head.dataset.key;
+        this.choose("sort", this.sort === key ? `-${key}` : this.sort === `-${key}` ? "" : key);
+      });
+    }
+  }
+
+  choose(name, value) {
+    this[name] = value;
+    const query = new URLSearchParams(location.search);
+    for (const [key, v] of [["state", this.state], ["family", this.family], ["q", this.find], ["sort", this.sort]]) {
+      if (v) query.set(key, v);
+      else query.delete(key);
+    }
+    const text = query.toString();
+    history.replaceState(null, "", text ? `?${text}` : location.pathname);
+    this.draw();
+  }
+
+  soon() {
+    this.frame ||= requestAnimationFrame(() => {
+      this.frame = 0;
+      this.draw();
+    });
+  }
+
+  /* One rollout as the run's event carries it. */
+  put(rollout) {
+    const id = String(rollout.id);
+    let row = this.rows.get(id);
+    if (!row) {
+      row = this.template.content.firstElementChild.cloneNode(true);
+      row.dataset.id = id;
+      row.querySelector("a").href = this.element.dataset.rolloutUrl.replace("/rollouts/0/", `/rollouts/${id}/`);
+      this.rows.set(id, row);
+      this.body.append(row);
+    }
+    const slot = (name) => row.querySelector(`[data-slot="${name}"]`);
+    slot("task").textContent = rollout.replicate ? `${rollout.task} #${rollout.replicate}` : rollout.task;
+    slot("family").textContent = rollout.family.replaceAll("_", " ");
+    slot("steps").textContent = rollout.steps || "";
+    slot("tokens").textContent = rollout.tokens ? rollout.tokens.toLocaleString("en") : "";
+    slot("latency").textContent = rollout.latency_s === null ? "" : seconds(rollout.latency_s);
+    slot("score").replaceChildren(score(rollout.score));
+    slot("reason").textContent = reason(rollout);
+    slot("pill").replaceChildren(this.pill(rollout));
+    row.classList.toggle("is-errored", rollout.state === "errored");
+    if (row.dataset.state && row.dataset.state !== rollout.state) {
+      row.classList.remove("flash");
+      requestAnimationFrame(() => row.classList.add("flash"));
+    }
+    row.dataset.state = rollout.state;
+    row.dataset.family = rollout.family;
+    this.known.set(id, { values: rollout, text: row.textContent.toLowerCase() });
+  }
+
+  pill({ state, score }) {
+    if (state !== "scored") return this.pills.querySelector(`[data-state="${state}"]`).cloneNode(true);
+    const pill = this.pills.querySelector(`[data-look="${score >= 0.5 ? "pass" : "fail"}"]`).cloneNode(true);
+    pill.lastElementChild.textContent = "scored";
+    return pill;
+  }
+
+  tally(t) {
+    const slot = (name) => this.element.querySelector(`[data-slot="${name}"]`);
+    const done = t.scored + t.errored + t.not_applicable + t.cancelled;
+    const set = (name, text) => slot(name) && (slot(name).firstChild.nodeValue = text);
+    set("tally", t.mean === null ? "–" : t.mean.toFixed(2));
+    set("done", done.toLocaleString("en"));
+    set("running", `${t.running} running`);
+    refreshSoon(400);
+  }
+
+  draw() {
+    const needle = this.find.trim().toLowerCase();
+    const counts = new Map();
+    let shown = 0;
+    for (const [id, row] of this.rows) {
+      const { values, text } = this.known.get(id);
+      counts.set(values.state, (counts.get(values.state) ?? 0) + 1);
+      const fits =
+        (!this.state || values.state === this.state) &&
+        (!this.family || values.family === this.family) &&
+        (!needle || text.includes(needle));
+      row.hidden = !fits;
+      if (fits) shown += 1;
+    }
+    this.order();
+    for (const button of this.element.querySelectorAll("[data-states] button")) {
+      const { state } = button.dataset;
+      const n = state ? (counts.get(state) ?? 0) : this.rows.size;
+      button.querySelector("[data-n]").textContent = n;
+      button.hidden = Boolean(state) && n === 0 && this.state !== state;
+      button.setAttribute("aria-pressed", String(state === this.state));
+    }
+    const filtered = shown !== this.rows.size;
+    this.element.querySelector("[data-shown]").textContent = filtered ? `${shown} of ${this.rows.size} shown` : "";
+    this.element.querySelector("[data-none]").hidden = shown > 0;
+    for (const head of this.element.querySelectorAll("th[data-key]")) {
+      const { key } = head.dataset;
+      head.setAttribute("aria-sort", this.sort === key ? "ascending" : this.sort === `-${key}` ? "descending" : "none");
+    }
+  }
+
+  order() {
+    const down = this.sort.startsWith("-");
+    const key = down ? this.sort.slice(1) : this.sort;
+    const place = (id) => (key ? this.known.get(id).values[key] : Number(id));
+    const ids = [...this.rows.keys()].sort((a, b) => {
+      const [x, y] = [place(a), place(b)];
+      /* What has no number goes last, in both directions. */
+      if (x === null || x === undefined) return y === null || y === undefined ? a - b : 1;
+      if (y === null || y === undefined) return -1;
+      const order = typeof x === "string" ? x.localeCompare(y, "en", { numeric: true }) : x - y;
+      return (down ? -order : order) || a - b;
+    });
+    if (ids.every((id, i) => this.body.rows[i] === this.rows.get(id))) return;
+    this.body.append(...ids.map((id) => this.rows.get(id)));
+  }
+}
+
+function seconds(value) {
+  if (value < 10) return `${value.toFixed(1)}\u00a0s`;
+  if (value < 60) return `${Math.round(value)}\u00a0s`;
+  return `${Math.floor(value / 60)}\u00a0min\u00a0${String(Math.round(value % 60)).padStart(2, "0")}\u00a0s`;
+}
+
+function score(value) {
+  const element = document.createElement(value === null ? "span" : "b");
+  element.textContent = value === null ? "–" : value.toFixed(2);
+  if (value === null) element.className = "faint";
+  return element;
+}
+
+function reason({ state, cause, message, answer }) {
+  const why = message || cause || "";
+  const cut = (text, limit) => {
+    const line = text.split(/\s+/).join(" ").trim();
+    return line.length <= limit ? line : `${line.slice(0, limit - 1)}…`;
+  };
+  if (state === "errored") return cut(cause && why !== cause ? `${cause.replaceAll("_", " ")}: ${why}` : why, 200);
+  return answer ? cut(answer, 120) : cut(why, 200);
+}
+
