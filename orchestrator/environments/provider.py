@@ -134,9 +134,11 @@ class LocalServer:
         self.stop_container()
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._socket = self._socket_path()
-        self._work = Path(tempfile.mkdtemp(prefix="switchback-server-"))
-        names = {"{socket}": str(self._socket), "{work}": str(self._work)}
         environ = {**_base_environment(), **self.spec.env, **(env_vars or {})}
+        names = {"{socket}": str(self._socket)}
+        if any("{work}" in text for text in (*self.spec.command, *environ.values())):
+            self._work = Path(tempfile.mkdtemp(prefix="switchback-server-"))
+            names["{work}"] = str(self._work)
         launcher = [sys.executable, "-I", str(Path(__file__).with_name("launch.py"))]
         served = [_filled(part, names) for part in self.spec.command]
         with self.log_path.open("ab") as log:
@@ -192,6 +194,9 @@ class LocalServer:
 
     def _socket_path(self) -> Path:
         path = self.folder.resolve() / f"{os.getpid()}.sock"
+        for left in path.parent.glob("*.sock"):
+            if not Path("/proc", left.stem).exists():
+                left.unlink(missing_ok=True)
         if len(os.fsencode(path)) > MAX_SOCKET_PATH:
             self._socket_folder = Path(tempfile.mkdtemp(prefix="switchback-"))
             path = self._socket_folder / "s.sock"

@@ -7,8 +7,9 @@ inside the user namespace, so that they count per command and not over all episo
 clock, the kill of the whole tree and the cap on output are done here.
 
 When started as root, the command runs as uid 65534 on the host as well (`setpriv`), so that an
-escape would meet an ordinary user's rights. Started by another user, files in the task's folder
-belong to that user.
+escape would meet an ordinary user's rights; only where the kernel gives user namespaces to root
+alone does it stay root's on the host. Started by another user, files in the task's folder belong to
+that user.
 
 Whether it works is found out by trying: user namespaces can be off in containers or by sysctl even
 where the binary is installed. Without isolation nothing runs, unless the operator has opted out by
@@ -35,7 +36,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -49,7 +50,9 @@ TASK_FOLDER = "/task"
 
 _INSTALL_HINT = (
     "Install bubblewrap (Debian, Ubuntu: `apt-get install bubblewrap`; Fedora: "
-    "`dnf install bubblewrap`) and allow user namespaces"
+    "`dnf install bubblewrap`) and allow user namespaces (sysctl user.max_user_namespaces, "
+    "kernel.unprivileged_userns_clone=1, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; "
+    "in a container, its security options)"
 )
 _OPT_OUT_HINT = (
     f"or set {OPT_OUT_VARIABLE}=1 to run commands of agents without isolation, knowing that they "
@@ -86,6 +89,8 @@ class Isolation:
     options: tuple[str, ...] = ()
     """Further bubblewrap options that this machine's version and kernel take."""
     has_proc: bool = True
+    drops_root: bool = False
+    """Started by root, commands run as another user on the host too."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +150,7 @@ class Sandbox:
         return self._result(captured, exit_status, started_at)
 
     def _run_unsandboxed(self, command: str, folder: Path) -> CommandResult:
-        as_nobody = _as_nobody() if os.geteuid() == 0 else []
+        as_nobody = _as_nobody() if self.isolation.drops_root else []
         argv = [*as_nobody, *_prlimit(self.limits), *_shell(command)]
         started_at = time.monotonic()
         process = _spawn(argv, cwd=folder, env=_environment(home=str(folder)))
@@ -189,8 +194,8 @@ def private_root(base: Path | None = None) -> Path:
     )
 
 
-def fresh_folder(root: Path, files: Mapping[str, str]) -> Path:
-    """An empty private folder below `root` filled with `files`, owned by who runs commands."""
+def fresh_folder(root: Path, files: Mapping[str, str], isolation: Isolation) -> Path:
+    """A private folder below `root` filled with `files`, owned by whom commands run as."""
     folder = root / secrets.token_hex(8)
     folder.mkdir(mode=0o700)
     for name, content in files.items():
@@ -198,8 +203,9 @@ def fresh_folder(root: Path, files: Mapping[str, str]) -> Path:
         if path.parent != folder or name in (".", ".."):
             raise ValueError(f"file name {name!r} leaves the task's folder")
         path.write_text(content, encoding="utf-8")
-        _give_to_nobody(path)
-    _give_to_nobody(folder)
+    if isolation.drops_root:
+        for path in (*folder.iterdir(), folder):
+            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
     return folder
 
 
@@ -231,11 +237,6 @@ def remove_folder(folder: Path) -> None:
 
     if folder.exists():
         shutil.rmtree(folder, onerror=make_writable)
-
-
-def _give_to_nobody(path: Path) -> None:
-    if os.geteuid() == 0:
-        os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
 
 
 def _is_open_to_others(path: Path) -> bool:
@@ -274,6 +275,7 @@ def detect(environ: Mapping[str, str] | None = None) -> Isolation:
         reason=f"commands run WITHOUT isolation, as {OPT_OUT_VARIABLE}=1 asks: {isolation.reason}",
         hint=_INSTALL_HINT,
         mode="unsandboxed",
+        drops_root=os.geteuid() == 0 and shutil.which("setpriv") is not None,
     )
 
 
@@ -281,23 +283,16 @@ def detect(environ: Mapping[str, str] | None = None) -> Isolation:
 def _try_bubblewrap() -> Isolation:
     if platform.system() != "Linux":
         return _refused(f"agents' commands need Linux, this is {platform.system()}")
-    wanted = ["bwrap", "prlimit", "bash"] + (["setpriv"] if os.geteuid() == 0 else [])
+    is_root = os.geteuid() == 0
+    wanted = ["bwrap", "prlimit", "bash"] + (["setpriv"] if is_root else [])
     missing = [name for name in wanted if shutil.which(name) is None]
     if missing:
         return _refused(f"{' and '.join(missing)} not found on the PATH")
     said = ""
-    # Newest first: bubblewrap before 0.8 has no --disable-userns, containers may forbid /proc.
-    for options, has_proc in ((("--disable-userns",), True), ((), True), ((), False)):
-        isolation = Isolation(
-            available=True,
-            reason="bubblewrap works",
-            mode="bubblewrap",
-            options=options,
-            has_proc=has_proc,
-        )
+    for isolation in _variants(is_root):
         root = private_root()
         try:
-            folder = fresh_folder(root, {"probe.txt": "probe\n"})
+            folder = fresh_folder(root, {"probe.txt": "probe\n"}, isolation)
             probe = 'test "$(id -u)" = 65534 && echo more >> probe.txt && cat probe.txt'
             result = Sandbox(isolation).run(probe, folder)
         except (SandboxError, OSError) as exc:
@@ -309,6 +304,22 @@ def _try_bubblewrap() -> Isolation:
             return isolation
         said = said or result.output.decode(errors="replace").strip()
     return _refused(f"bubblewrap is installed and does not work here ({said})")
+
+
+def _variants(is_root: bool) -> Iterator[Isolation]:
+    """Strictest first. Bubblewrap before 0.8 has no --disable-userns, containers may forbid /proc,
+    kernels may refuse user namespaces to all but root.
+    """
+    for drops_root in (True, False) if is_root else (False,):
+        for options, has_proc in ((("--disable-userns",), True), ((), True), ((), False)):
+            yield Isolation(
+                available=True,
+                reason="bubblewrap works",
+                mode="bubblewrap",
+                options=options,
+                has_proc=has_proc,
+                drops_root=drops_root,
+            )
 
 
 def _refused(reason: str) -> Isolation:
@@ -378,7 +389,7 @@ def _bwrap_argv(
 ) -> list[str]:
     # The kernel prefers sandboxes to the worker when memory runs out.
     argv = ["choom", "-n", "1000", "--"] if shutil.which("choom") else []
-    if os.geteuid() == 0:
+    if isolation.drops_root:
         argv += _as_nobody()
     argv += ["bwrap", "--json-status-fd", str(report_fd)]
     argv += ["--unshare-all", "--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]

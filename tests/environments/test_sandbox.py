@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def root() -> Iterator[Path]:
 
 @pytest.fixture
 def folder(root: Path) -> Path:
-    return fresh_folder(root, {"notes.txt": "red ice\nblue sea\n"})
+    return fresh_folder(root, {"notes.txt": "red ice\nblue sea\n"}, ISOLATION)
 
 
 @pytest.fixture
@@ -78,6 +79,17 @@ def test_a_command_runs_as_nobody_without_capabilities(box: Sandbox, folder: Pat
 def test_on_the_host_it_is_not_root_either(box: Sandbox, folder: Path) -> None:
     box.run("echo x > new.txt", folder)
     assert (folder / "new.txt").stat().st_uid == 65534
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a variant for root")
+def test_where_only_root_has_user_namespaces_the_inside_is_the_same(root: Path) -> None:
+    isolation = replace(ISOLATION, drops_root=False)
+    folder = fresh_folder(root, {"notes.txt": "red\n"}, isolation)
+    result = Sandbox(isolation).run("id -u; echo x >> notes.txt; wc -l notes.txt; ls /root", folder)
+    assert result.output.decode().splitlines()[:2] == ["65534", "2 notes.txt"]
+    assert b"No such file" in result.output
+    status = Sandbox(isolation).run("grep CapEff /proc/self/status", folder).output
+    assert status.split()[1] == b"0" * 16
 
 
 def test_there_is_no_network(box: Sandbox, folder: Path) -> None:
@@ -134,7 +146,7 @@ def test_nothing_lives_on_after_a_command(box: Sandbox, folder: Path) -> None:
 
 def test_a_fork_bomb_is_limited_and_neighbours_work_on(root: Path, folder: Path) -> None:
     box = Sandbox(ISOLATION, Limits(wall_s=1.5))
-    other = fresh_folder(root, {"a.txt": "x\n"})
+    other = fresh_folder(root, {"a.txt": "x\n"}, ISOLATION)
     with ThreadPoolExecutor() as threads:
         bomb = threads.submit(box.run, "f(){ f|f& };f; sleep 60", folder)
         threading.Event().wait(0.3)
@@ -146,7 +158,7 @@ def test_a_fork_bomb_is_limited_and_neighbours_work_on(root: Path, folder: Path)
 
 def test_many_commands_at_a_time_do_not_share_the_limit_of_processes(root: Path) -> None:
     box = Sandbox(ISOLATION, Limits(processes=8))
-    folders = [fresh_folder(root, {}) for _ in range(24)]
+    folders = [fresh_folder(root, {}, ISOLATION) for _ in range(24)]
     with ThreadPoolExecutor(24) as threads:
         command = "sleep 0.3 | sleep 0.3 | sleep 0.3; echo $?"
         results = list(threads.map(lambda f: box.run(command, f), folders))
@@ -178,7 +190,7 @@ def test_long_output_is_cut_and_a_flood_ended(box: Sandbox, folder: Path) -> Non
 
 
 def test_two_folders_do_not_see_one_another(box: Sandbox, root: Path, folder: Path) -> None:
-    other = fresh_folder(root, {})
+    other = fresh_folder(root, {}, ISOLATION)
     box.run("echo mine > secret.txt; ln -s / everything; mkdir -p a; chmod 000 a", folder)
     assert (
         _said(box, other, "ls -A; ls -A ..; find / -name secret.txt 2>/dev/null").count("secret")
@@ -218,7 +230,8 @@ def test_the_opt_out_is_ignored_where_isolation_works() -> None:
 
 
 def test_opted_out_commands_keep_their_limits(folder: Path) -> None:
-    box = Sandbox(Isolation(True, "asked for", mode="unsandboxed"), Limits(wall_s=0.5))
+    isolation = Isolation(True, "asked for", mode="unsandboxed", drops_root=ISOLATION.drops_root)
+    box = Sandbox(isolation, Limits(wall_s=0.5))
     result = box.run("cat notes.txt; pwd", folder)
     assert result.output.decode() == f"red ice\nblue sea\n{folder}\n"
     assert box.run("sleep 60 & exit 3", folder).exit_status == 3

@@ -104,7 +104,7 @@ class TerminalEnvironment(Environment):  # type: ignore[misc]
         found = self.tasks.get(task)
         if found is None:
             raise ValueError(f"unknown task {task[:80]!r}; {len(self.tasks)} tasks are served")
-        self._folder = fresh_folder(self.root, found.files)
+        self._folder = fresh_folder(self.root, found.files, self.sandbox.isolation)
         self._task, self._is_over = found, False
         self._state = TerminalState(episode_id=episode_id, step_count=0, task=task)
         return TerminalObservation(segments=[{"kind": "context", "text": found.prompt}])
