@@ -66,8 +66,9 @@ def test_transcripts_end_in_the_right_answer_and_repeat_what_the_command_prints(
 @settings(max_examples=10, deadline=None)
 def test_files_stay_small_and_plain(seed: int) -> None:
     for task in generate(seed, {"select": 21}):
-        assert task.prompt.startswith("File ")
-        assert task.prompt.split()[1].rstrip(".") in task.files
+        name, _, request = task.prompt.partition(": ")
+        assert name in task.files
+        assert request
         assert 1 <= len(task.files) <= 3
         for content in task.files.values():
             assert content.endswith("\n")

@@ -11,7 +11,10 @@ is made, and the answer must be found in what it printed; so a transcript can ne
 the environment. Commands of authors are fixed templates over generated names, hence run without a
 sandbox. Selection and test tasks carry none.
 
-Sizes follow what a model of 135 million parameters can do: few short lines of common words.
+Sizes and wording follow what a model of 135 million parameters can do: few short lines of common
+words, and requests of the form `notes.txt: first line`. With the same requests as whole questions
+it solved 31 % of the tasks after three demonstrations and 43 % after ten, in this form 80 % after
+fifteen (greedy, 30 to 42 tasks).
 """
 
 from __future__ import annotations
@@ -201,7 +204,7 @@ def _count_lines(rng: random.Random) -> _Draft:
     return _Draft(
         name,
         _text(lines),
-        "How many lines does it have?",
+        "number of lines",
         str(len(lines)),
         "number",
         f"wc -l {name}",
@@ -212,14 +215,14 @@ def _count_lines(rng: random.Random) -> _Draft:
 def _first_line(rng: random.Random) -> _Draft:
     name, lines = _notes(rng)
     return _Draft(
-        name, _text(lines), "What is the first line?", lines[0], "exact", f"head -n 1 {name}"
+        name, _text(lines), "first line", lines[0], "exact", f"head -n 1 {name}"
     )
 
 
 def _last_line(rng: random.Random) -> _Draft:
     name, lines = _notes(rng)
     return _Draft(
-        name, _text(lines), "What is the last line?", lines[-1], "exact", f"tail -n 1 {name}"
+        name, _text(lines), "last line", lines[-1], "exact", f"tail -n 1 {name}"
     )
 
 
@@ -227,7 +230,7 @@ def _look_up(rng: random.Random) -> _Draft:
     name, lines = _notes(rng)
     line = rng.choice(lines)
     word = line.split()[0]
-    question = f"Which line starts with {word}?"
+    question = f"line that starts with {word}"
     return _Draft(name, _text(lines), question, line, "exact", f"grep ^{word} {name}")
 
 
@@ -236,7 +239,7 @@ def _sum_column(rng: random.Random) -> _Draft:
     return _Draft(
         name,
         _text(lines),
-        "What is the sum of the amounts?",
+        "sum of amounts",
         str(sum(amounts)),
         "number",
         "awk -F, '{s+=$2} END {print s}' " + name,
@@ -246,7 +249,7 @@ def _sum_column(rng: random.Random) -> _Draft:
 def _count_errors(rng: random.Random) -> _Draft:
     name, lines = _log(rng)
     n = sum("ERROR" in line for line in lines)
-    question = "How many ERROR lines does it have?"
+    question = "number of ERROR lines"
     return _Draft(name, _text(lines), question, str(n), "number", f"grep -c ERROR {name}")
 
 
@@ -256,7 +259,7 @@ def _ini_value(rng: random.Random) -> _Draft:
     return _Draft(
         name,
         _text(lines),
-        f"What is the value of {key}?",
+        f"value of {key}",
         values[key],
         "exact",
         f"grep ^{key} {name}",
@@ -328,7 +331,7 @@ def _build(rng: random.Random, split: Split, index: int, family: str) -> tuple[T
         key=f"{split}-{index + 1:04d}",
         split=split,
         family=family,
-        prompt=f"File {draft.name}. {draft.question}",
+        prompt=f"{draft.name}: {draft.question}",
         files=dict(sorted(files.items())),
         answer=draft.answer,
         match=draft.match,
