@@ -1,7 +1,8 @@
 """Climbs: the ladder of rungs and the decisions between them.
 
-A climb's phase says what it does next; everything that phase needs is asked for under a key, so that doing it
-again after a kill finds what is there. A rung without a verdict is not done; a rung that did not help says so.
+A climb's phase says what it does next; everything that phase needs is asked for under a key, so
+that doing it again after a kill finds what is there. A rung without a verdict is not done; a rung
+that did not help says so.
 """
 
 from __future__ import annotations
@@ -31,9 +32,7 @@ class Phase(models.TextChoices):
 
 
 class Climb(models.Model):
-    project = models.ForeignKey(
-        "projects.Project", on_delete=models.CASCADE, related_name="climbs"
-    )
+    project = models.ForeignKey("projects.Project", on_delete=models.CASCADE, related_name="climbs")
     stream = models.OneToOneField("events.Stream", on_delete=models.PROTECT, related_name="climb")
     name = models.CharField(max_length=120)
     state = models.CharField(max_length=12, choices=ClimbState.choices, default=ClimbState.QUEUED)

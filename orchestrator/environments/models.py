@@ -1,9 +1,9 @@
 """Environments: where agents act, in versions, with the tasks of each version.
 
-An environment version is frozen: its content hash covers kind, source and every task, so that a run which
-names a version can be repeated. Tasks belong to a split; `test` is sealed and read once per claim. A reference
-transcript exists on `train` tasks only, which a database constraint keeps: nothing that proposes a better
-harness may learn from the tasks that certify it.
+An environment version is frozen: its content hash covers kind, source and every task, so that a run
+which names a version can be repeated. Tasks belong to a split; `test` is sealed and read once per
+claim. A reference transcript exists on `train` tasks only, which a database constraint keeps:
+nothing that proposes a better harness may learn from the tasks that certify it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class Task(models.Model):
     reset = models.JSONField(default=dict)
     """Parameters of the environment's reset."""
     spec = models.JSONField(default=dict)
-    """What the environment server needs to serve the task (files, answer); never shown to an agent."""
+    """What the environment server needs to serve the task (files, answer); never shown to an agent.
+    """
     reference = models.JSONField(null=True, blank=True)
     """The author's transcript as chat messages."""
 

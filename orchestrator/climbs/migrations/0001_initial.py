@@ -4,69 +4,145 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Climb',
+            name="Climb",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=120)),
-                ('state', models.CharField(choices=[('queued', 'queued'), ('running', 'running'), ('paused', 'paused'), ('completed', 'completed'), ('failed', 'failed'), ('cancelled', 'cancelled')], default='queued', max_length=12)),
-                ('phase', models.CharField(choices=[('baseline', 'Baseline on the sealed test'), ('search', 'Harness search'), ('harness_test', 'Harness on the sealed test'), ('train', 'ECHO training'), ('echo_test', 'Trained weights on the sealed test'), ('done', 'Done')], default='baseline', max_length=16)),
-                ('config', models.JSONField(default=dict)),
-                ('seed', models.BigIntegerField(default=0)),
-                ('error', models.TextField(blank=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('ended_at', models.DateTimeField(null=True)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=120)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("queued", "queued"),
+                            ("running", "running"),
+                            ("paused", "paused"),
+                            ("completed", "completed"),
+                            ("failed", "failed"),
+                            ("cancelled", "cancelled"),
+                        ],
+                        default="queued",
+                        max_length=12,
+                    ),
+                ),
+                (
+                    "phase",
+                    models.CharField(
+                        choices=[
+                            ("baseline", "Baseline on the sealed test"),
+                            ("search", "Harness search"),
+                            ("harness_test", "Harness on the sealed test"),
+                            ("train", "ECHO training"),
+                            ("echo_test", "Trained weights on the sealed test"),
+                            ("done", "Done"),
+                        ],
+                        default="baseline",
+                        max_length=16,
+                    ),
+                ),
+                ("config", models.JSONField(default=dict)),
+                ("seed", models.BigIntegerField(default=0)),
+                ("error", models.TextField(blank=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("ended_at", models.DateTimeField(null=True)),
             ],
             options={
-                'ordering': ['-id'],
+                "ordering": ["-id"],
             },
         ),
         migrations.CreateModel(
-            name='ClimbRun',
+            name="ClimbRun",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('rung_index', models.PositiveSmallIntegerField()),
-                ('phase', models.CharField(choices=[('baseline', 'Baseline on the sealed test'), ('search', 'Harness search'), ('harness_test', 'Harness on the sealed test'), ('train', 'ECHO training'), ('echo_test', 'Trained weights on the sealed test'), ('done', 'Done')], max_length=16)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("rung_index", models.PositiveSmallIntegerField()),
+                (
+                    "phase",
+                    models.CharField(
+                        choices=[
+                            ("baseline", "Baseline on the sealed test"),
+                            ("search", "Harness search"),
+                            ("harness_test", "Harness on the sealed test"),
+                            ("train", "ECHO training"),
+                            ("echo_test", "Trained weights on the sealed test"),
+                            ("done", "Done"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
             ],
             options={
-                'ordering': ['id'],
+                "ordering": ["id"],
             },
         ),
         migrations.CreateModel(
-            name='Rung',
+            name="Rung",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('index', models.PositiveSmallIntegerField()),
-                ('kind', models.CharField(choices=[('baseline', 'Baseline'), ('harness', 'Harness'), ('echo', 'ECHO weights')], max_length=12)),
-                ('state', models.CharField(choices=[('pending', 'pending'), ('running', 'running'), ('done', 'done'), ('failed', 'failed')], default='pending', max_length=8)),
-                ('adapter_name', models.CharField(blank=True, max_length=120)),
-                ('adapter_sha256', models.CharField(blank=True, max_length=64)),
-                ('verdict', models.CharField(blank=True, max_length=16)),
-                ('score', models.FloatField(null=True)),
-                ('score_low', models.FloatField(null=True)),
-                ('score_high', models.FloatField(null=True)),
-                ('n_scored', models.PositiveIntegerField(default=0)),
-                ('n_errored', models.PositiveIntegerField(default=0)),
-                ('rollouts_spent', models.PositiveIntegerField(default=0)),
-                ('tokens_spent', models.PositiveIntegerField(default=0)),
-                ('cost_usd', models.FloatField(default=0.0)),
-                ('progress', models.FloatField(default=0.0)),
-                ('doing', models.CharField(blank=True, max_length=200)),
-                ('sentence', models.TextField(blank=True)),
-                ('certificate', models.JSONField(default=dict)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('ended_at', models.DateTimeField(null=True)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("index", models.PositiveSmallIntegerField()),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("baseline", "Baseline"),
+                            ("harness", "Harness"),
+                            ("echo", "ECHO weights"),
+                        ],
+                        max_length=12,
+                    ),
+                ),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("pending", "pending"),
+                            ("running", "running"),
+                            ("done", "done"),
+                            ("failed", "failed"),
+                        ],
+                        default="pending",
+                        max_length=8,
+                    ),
+                ),
+                ("adapter_name", models.CharField(blank=True, max_length=120)),
+                ("adapter_sha256", models.CharField(blank=True, max_length=64)),
+                ("verdict", models.CharField(blank=True, max_length=16)),
+                ("score", models.FloatField(null=True)),
+                ("score_low", models.FloatField(null=True)),
+                ("score_high", models.FloatField(null=True)),
+                ("n_scored", models.PositiveIntegerField(default=0)),
+                ("n_errored", models.PositiveIntegerField(default=0)),
+                ("rollouts_spent", models.PositiveIntegerField(default=0)),
+                ("tokens_spent", models.PositiveIntegerField(default=0)),
+                ("cost_usd", models.FloatField(default=0.0)),
+                ("progress", models.FloatField(default=0.0)),
+                ("doing", models.CharField(blank=True, max_length=200)),
+                ("sentence", models.TextField(blank=True)),
+                ("certificate", models.JSONField(default=dict)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("ended_at", models.DateTimeField(null=True)),
             ],
             options={
-                'ordering': ['index'],
+                "ordering": ["index"],
             },
         ),
     ]

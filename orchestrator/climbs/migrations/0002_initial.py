@@ -5,30 +5,41 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('agents', '0001_initial'),
-        ('climbs', '0001_initial'),
-        ('environments', '0001_initial'),
-        ('projects', '0001_initial'),
+        ("agents", "0001_initial"),
+        ("climbs", "0001_initial"),
+        ("environments", "0001_initial"),
+        ("projects", "0001_initial"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='climb',
-            name='environment_version',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='climbs', to='environments.environmentversion'),
+            model_name="climb",
+            name="environment_version",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="climbs",
+                to="environments.environmentversion",
+            ),
         ),
         migrations.AddField(
-            model_name='climb',
-            name='model',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='climbs', to='agents.modelendpoint'),
+            model_name="climb",
+            name="model",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="climbs",
+                to="agents.modelendpoint",
+            ),
         ),
         migrations.AddField(
-            model_name='climb',
-            name='project',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='climbs', to='projects.project'),
+            model_name="climb",
+            name="project",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="climbs",
+                to="projects.project",
+            ),
         ),
     ]

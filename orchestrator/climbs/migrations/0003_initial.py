@@ -5,35 +5,51 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('climbs', '0002_initial'),
-        ('events', '0001_initial'),
-        ('optimizer', '0001_initial'),
-        ('rubrics', '0001_initial'),
+        ("climbs", "0002_initial"),
+        ("events", "0001_initial"),
+        ("optimizer", "0001_initial"),
+        ("rubrics", "0001_initial"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='climb',
-            name='rubric_version',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='climbs', to='rubrics.rubricversion'),
+            model_name="climb",
+            name="rubric_version",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="climbs",
+                to="rubrics.rubricversion",
+            ),
         ),
         migrations.AddField(
-            model_name='climb',
-            name='search',
-            field=models.OneToOneField(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='climb', to='optimizer.search'),
+            model_name="climb",
+            name="search",
+            field=models.OneToOneField(
+                null=True,
+                on_delete=django.db.models.deletion.SET_NULL,
+                related_name="climb",
+                to="optimizer.search",
+            ),
         ),
         migrations.AddField(
-            model_name='climb',
-            name='seed_harness',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='optimizer.harnessversion'),
+            model_name="climb",
+            name="seed_harness",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="+",
+                to="optimizer.harnessversion",
+            ),
         ),
         migrations.AddField(
-            model_name='climb',
-            name='stream',
-            field=models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='climb', to='events.stream'),
+            model_name="climb",
+            name="stream",
+            field=models.OneToOneField(
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="climb",
+                to="events.stream",
+            ),
         ),
     ]

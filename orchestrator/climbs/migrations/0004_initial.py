@@ -5,54 +5,83 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('climbs', '0003_initial'),
-        ('optimizer', '0001_initial'),
-        ('runs', '0001_initial'),
-        ('training', '0001_initial'),
+        ("climbs", "0003_initial"),
+        ("optimizer", "0001_initial"),
+        ("runs", "0001_initial"),
+        ("training", "0001_initial"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='climb',
-            name='training_job',
-            field=models.OneToOneField(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='climb', to='training.trainingjob'),
+            model_name="climb",
+            name="training_job",
+            field=models.OneToOneField(
+                null=True,
+                on_delete=django.db.models.deletion.SET_NULL,
+                related_name="climb",
+                to="training.trainingjob",
+            ),
         ),
         migrations.AddField(
-            model_name='climbrun',
-            name='climb',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='climb_runs', to='climbs.climb'),
+            model_name="climbrun",
+            name="climb",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="climb_runs",
+                to="climbs.climb",
+            ),
         ),
         migrations.AddField(
-            model_name='climbrun',
-            name='run',
-            field=models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='climb_run', to='runs.run'),
+            model_name="climbrun",
+            name="run",
+            field=models.OneToOneField(
+                on_delete=django.db.models.deletion.CASCADE, related_name="climb_run", to="runs.run"
+            ),
         ),
         migrations.AddField(
-            model_name='rung',
-            name='climb',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='rungs', to='climbs.climb'),
+            model_name="rung",
+            name="climb",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="rungs", to="climbs.climb"
+            ),
         ),
         migrations.AddField(
-            model_name='rung',
-            name='comparison',
-            field=models.OneToOneField(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='rung', to='optimizer.comparison'),
+            model_name="rung",
+            name="comparison",
+            field=models.OneToOneField(
+                null=True,
+                on_delete=django.db.models.deletion.SET_NULL,
+                related_name="rung",
+                to="optimizer.comparison",
+            ),
         ),
         migrations.AddField(
-            model_name='rung',
-            name='harness',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='optimizer.harnessversion'),
+            model_name="rung",
+            name="harness",
+            field=models.ForeignKey(
+                null=True,
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="+",
+                to="optimizer.harnessversion",
+            ),
         ),
         migrations.AddField(
-            model_name='rung',
-            name='test_run',
-            field=models.OneToOneField(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='rung', to='runs.run'),
+            model_name="rung",
+            name="test_run",
+            field=models.OneToOneField(
+                null=True,
+                on_delete=django.db.models.deletion.SET_NULL,
+                related_name="rung",
+                to="runs.run",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='rung',
-            constraint=models.UniqueConstraint(fields=('climb', 'index'), name='rung_index_in_climb'),
+            model_name="rung",
+            constraint=models.UniqueConstraint(
+                fields=("climb", "index"), name="rung_index_in_climb"
+            ),
         ),
     ]

@@ -1,0 +1,93 @@
+"""How a climb asks for a run: under a key, within its budget, counted on its rung."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import transaction
+
+from orchestrator.climbs.budget import ROLLOUTS, open_budget, reserve, settle
+from orchestrator.climbs.models import Climb, ClimbRun, Rung
+from orchestrator.climbs.settings import ClimbSettings
+from orchestrator.events.services import Fence, NewEvent, append, hold_fence
+from orchestrator.runs.models import Run
+from orchestrator.runs.seeds import derive_seed
+from orchestrator.runs.services import PlannedRollout, RunSpec, create_run, start_run
+
+
+def ask_for_run(
+    *,
+    climb: Climb,
+    rung: Rung,
+    key: str,
+    label: str,
+    purpose: str,
+    plan: Sequence[PlannedRollout],
+    seed_parts: Sequence[object],
+    fence: Fence,
+    adapter_name: str = "",
+    adapter_path: str = "",
+    sampling: dict[str, Any] | None = None,
+    queue_job: bool = True,
+) -> Run:
+    """The run of this key, made and queued when it does not exist.
+
+    Raises:
+        BudgetExceeded: the plan does not fit the climb's cap on rollouts.
+        LeaseLost: another attempt moves the climb.
+    """
+    full_key = f"climb-{climb.pk}-{rung.kind}-{key}"
+    existing = Run.objects.filter(key=full_key).first()
+    if existing is not None:
+        return start_run(run=existing) if queue_job and not existing.has_ended else existing
+    settings = ClimbSettings.from_json(climb.config)
+    with transaction.atomic():
+        hold_fence(fence)
+        reserve(
+            budget=budget_of(climb, settings), key=full_key, amount=len(plan), phase=climb.phase
+        )
+        run = create_run(
+            key=full_key,
+            plan=plan,
+            spec=RunSpec(
+                project=climb.project,
+                purpose=purpose,
+                label=label,
+                environment_version=climb.environment_version,
+                rubric_version=climb.rubric_version,
+                model=climb.model,
+                seed=derive_seed(climb.seed, *seed_parts),
+                adapter_name=adapter_name,
+                adapter_path=adapter_path,
+                sampling=sampling,
+                concurrency=settings.concurrency,
+            ),
+        )
+        ClimbRun.objects.create(climb=climb, run=run, rung_index=rung.index, phase=climb.phase)
+        append(
+            stream_id=climb.stream_id,
+            items=[
+                NewEvent(
+                    "run",
+                    {"id": run.pk, "phase": climb.phase, "label": label, "rung": rung.index},
+                )
+            ],
+            fence=fence,
+        )
+        if queue_job:
+            start_run(run=run)
+    return run
+
+
+def budget_of(climb: Climb, settings: ClimbSettings) -> Any:
+    return open_budget(
+        scope=f"climb:{climb.pk}", role="agent", unit=ROLLOUTS, cap=settings.max_rollouts
+    )
+
+
+def settle_run(*, climb: Climb, run: Run) -> None:
+    """Books what a run that has ended really used: rollouts that never started are free again."""
+    used = run.rollouts.filter(attempt__gt=0).count()
+    settings = ClimbSettings.from_json(climb.config)
+    settle(budget=budget_of(climb, settings), key=run.key or "", amount=used, phase=climb.phase)

@@ -1,0 +1,33 @@
+"""Job kinds of climbs."""
+
+from __future__ import annotations
+
+from orchestrator.climbs.budget import BudgetExceeded
+from orchestrator.climbs.machine import advance
+from orchestrator.climbs.models import Climb
+from orchestrator.climbs.services import fail_climb
+from orchestrator.climbs.weights import execute_training, record_training_unfinished
+from orchestrator.jobs.models import Job, JobState
+from orchestrator.jobs.registry import JobContext, job_handler
+from training.models import TrainingJob
+
+
+def record_advance_unfinished(job: Job) -> None:
+    if job.state == JobState.FAILED:
+        climb = Climb.objects.get(pk=job.spec["climb_id"])
+        fail_climb(climb=climb, error=job.error)
+
+
+@job_handler("climbs.advance", on_unfinished=record_advance_unfinished)
+def advance_climb(ctx: JobContext) -> None:
+    climb_id = ctx.spec["climb_id"]
+    try:
+        advance(climb_id=climb_id, fence=ctx.fence)
+    except BudgetExceeded as exc:
+        fail_climb(climb=Climb.objects.get(pk=climb_id), error=str(exc))
+
+
+@job_handler("training.execute", on_unfinished=record_training_unfinished)
+def execute(ctx: JobContext) -> None:
+    job = TrainingJob.objects.select_related("climb").get(pk=ctx.spec["training_job_id"])
+    execute_training(job=job, ctx=ctx)

@@ -1,0 +1,237 @@
+"""The ladder's state machine: which rung next, and when to stop.
+
+`advance` does what the climb's phase asks for and returns as soon as it waits for something: a run
+or a training job that will call again when it ends. Whatever it asks for carries a key made of
+climb and phase, so that the same question after a kill finds the same run. Every change holds the
+fence of the advancing job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.db import transaction
+from django.utils import timezone
+
+from optimizer.models import HarnessVersion
+from orchestrator.climbs import harness_search, weights
+from orchestrator.climbs.asking import ask_for_run
+from orchestrator.climbs.conclusions import conclude_rung, conclude_without_test
+from orchestrator.climbs.models import Climb, ClimbState, Phase, Rung, RungState
+from orchestrator.climbs.services import fail_climb
+from orchestrator.environments.models import Split, Task
+from orchestrator.events.services import Fence, NewEvent, append, hold_fence
+from orchestrator.runs.models import Purpose, Run, RunState
+from orchestrator.runs.services import PlannedRollout
+from training.models import TrainingJob
+
+BASELINE, HARNESS, ECHO = 0, 1, 2
+"""Indices of the rungs."""
+
+
+def advance(*, climb_id: int, fence: Fence) -> None:
+    """Moves the climb as far as it goes without waiting. Safe to call at any time."""
+    while True:
+        climb = Climb.objects.select_related("project", "seed_harness", "model", "search").get(
+            pk=climb_id
+        )
+        if climb.has_ended or climb.state == ClimbState.PAUSED or climb.phase == Phase.DONE:
+            return
+        _mark_started(climb, fence)
+        if not STEPS[Phase(climb.phase)](climb, fence):
+            return
+
+
+def _mark_started(climb: Climb, fence: Fence) -> None:
+    with transaction.atomic():
+        hold_fence(fence)
+        started = Climb.objects.filter(pk=climb.pk, state=ClimbState.QUEUED).update(
+            state=ClimbState.RUNNING, started_at=timezone.now()
+        )
+        if started:
+            append(
+                stream_id=climb.stream_id,
+                items=[NewEvent("climb.state", {"state": ClimbState.RUNNING, "error": ""})],
+                fence=fence,
+            )
+
+
+def _baseline(climb: Climb, fence: Fence) -> bool:
+    rung = start_rung(climb, BASELINE, climb.seed_harness, fence)
+    run = _test_run(climb, rung, climb.seed_harness, Purpose.BASELINE, fence)
+    if not run.has_ended:
+        return False
+    if _is_lost(climb, run, fence):
+        return False
+    conclude_rung(rung=rung, run=run, base=None, fence=fence)
+    return _enter(climb, Phase.SEARCH, fence)
+
+
+def _search(climb: Climb, fence: Fence) -> bool:
+    rung = start_rung(climb, HARNESS, None, fence)
+    found = harness_search.advance_search(climb=climb, rung=rung, fence=fence)
+    if isinstance(found, Run):
+        _is_lost(climb, found, fence)
+        return False
+    if found is None:
+        return False
+    with transaction.atomic():
+        hold_fence(fence)
+        Rung.objects.filter(pk=rung.pk).update(harness=found)
+    return _enter(climb, Phase.HARNESS_TEST, fence)
+
+
+def _harness_test(climb: Climb, fence: Fence) -> bool:
+    rung = start_rung(climb, HARNESS, None, fence)
+    assert rung.harness is not None  # the search ends with one
+    if rung.harness_id == climb.seed_harness_id:
+        conclude_without_test(
+            rung=rung, sentence="No edit of the harness helped; the seed stays.", fence=fence
+        )
+        return _enter(climb, Phase.TRAIN, fence)
+    run = _test_run(climb, rung, rung.harness, Purpose.EVALUATE, fence)
+    if not run.has_ended:
+        return False
+    if _is_lost(climb, run, fence):
+        return False
+    conclude_rung(rung=rung, run=run, base=_tested(climb, BASELINE), fence=fence)
+    return _enter(climb, Phase.TRAIN, fence)
+
+
+def _train(climb: Climb, fence: Fence) -> bool:
+    rung = start_rung(climb, ECHO, _best_harness(climb), fence)
+    job: TrainingJob | None = weights.ask_for_training(climb=climb, rung=rung, fence=fence)
+    if job is None:
+        return False
+    with transaction.atomic():
+        hold_fence(fence)
+        Rung.objects.filter(pk=rung.pk).update(
+            adapter_name=weights.final_adapter_name(job), adapter_sha256=job.adapter_sha256
+        )
+    return _enter(climb, Phase.ECHO_TEST, fence)
+
+
+def _echo_test(climb: Climb, fence: Fence) -> bool:
+    rung = start_rung(climb, ECHO, None, fence)
+    assert rung.harness is not None
+    assert climb.training_job is not None
+    run = _test_run(
+        climb,
+        rung,
+        rung.harness,
+        Purpose.EVALUATE,
+        fence,
+        adapter_path=climb.training_job.adapter_path,
+    )
+    if not run.has_ended:
+        return False
+    if _is_lost(climb, run, fence):
+        return False
+    base = _tested(climb, HARNESS) or _tested(climb, BASELINE)
+    conclude_rung(rung=rung, run=run, base=base, fence=fence)
+    return _finish(climb, fence)
+
+
+STEPS: dict[Phase, Callable[[Climb, Fence], bool]] = {
+    Phase.BASELINE: _baseline,
+    Phase.SEARCH: _search,
+    Phase.HARNESS_TEST: _harness_test,
+    Phase.TRAIN: _train,
+    Phase.ECHO_TEST: _echo_test,
+}
+
+
+def start_rung(climb: Climb, index: int, harness: HarnessVersion | None, fence: Fence) -> Rung:
+    with transaction.atomic():
+        hold_fence(fence)
+        Rung.objects.filter(climb=climb, index=index, state=RungState.PENDING).update(
+            state=RungState.RUNNING, started_at=timezone.now()
+        )
+        if harness is not None:
+            Rung.objects.filter(climb=climb, index=index).update(harness=harness)
+    return Rung.objects.select_related("climb", "harness", "test_run").get(climb=climb, index=index)
+
+
+def _test_run(
+    climb: Climb,
+    rung: Rung,
+    harness: HarnessVersion,
+    purpose: str,
+    fence: Fence,
+    adapter_path: str = "",
+) -> Run:
+    """The one reading of the sealed test split that this rung's claim is allowed."""
+    replicates = int(climb.config.get("test_replicates", 1))
+    tasks = Task.objects.filter(version_id=climb.environment_version_id, split=Split.TEST)
+    plan = [
+        PlannedRollout(harness_id=harness.pk, task=task, replicate=replicate)
+        for replicate in range(replicates)
+        for task in tasks
+    ]
+    run = ask_for_run(
+        climb=climb,
+        rung=rung,
+        key="test",
+        label=f"{rung.get_kind_display()}, sealed test",
+        purpose=purpose,
+        plan=plan,
+        # One seed for all rungs: the comparison is paired on task and seed.
+        seed_parts=("test",),
+        adapter_name=rung.adapter_name if adapter_path else "",
+        adapter_path=adapter_path,
+        fence=fence,
+    )
+    Rung.objects.filter(pk=rung.pk, test_run__isnull=True).update(test_run=run)
+    return run
+
+
+def _tested(climb: Climb, index: int) -> Rung | None:
+    """The rung if it has been measured on the sealed test."""
+    return (
+        Rung.objects.select_related("test_run", "harness")
+        .filter(climb=climb, index=index, test_run__isnull=False)
+        .first()
+    )
+
+
+def _best_harness(climb: Climb) -> HarnessVersion:
+    """What the weights are trained under: the harness rung unless it is proven worse."""
+    rung = climb.rungs.select_related("harness").get(index=HARNESS)
+    if rung.harness is not None and rung.verdict != "regressed":
+        return rung.harness
+    return climb.seed_harness
+
+
+def _is_lost(climb: Climb, run: Run, fence: Fence) -> bool:
+    """Fails the climb when a run it stands on gave no result at all."""
+    if run.state not in (RunState.FAILED, RunState.CANCELLED):
+        return False
+    with transaction.atomic():
+        hold_fence(fence)
+        fail_climb(climb=climb, error=f"{run.label} {run.get_state_display()}: {run.error}".strip())
+    return True
+
+
+def _enter(climb: Climb, phase: Phase, fence: Fence) -> bool:
+    with transaction.atomic():
+        hold_fence(fence)
+        Climb.objects.filter(pk=climb.pk).update(phase=phase)
+        append(stream_id=climb.stream_id, items=[NewEvent("phase", {"phase": phase})], fence=fence)
+    return True
+
+
+def _finish(climb: Climb, fence: Fence) -> bool:
+    with transaction.atomic():
+        hold_fence(fence)
+        Climb.objects.filter(pk=climb.pk, state=ClimbState.RUNNING).update(
+            phase=Phase.DONE, state=ClimbState.COMPLETED, ended_at=timezone.now()
+        )
+        append(
+            stream_id=climb.stream_id,
+            items=[
+                NewEvent("phase", {"phase": Phase.DONE}),
+                NewEvent("climb.state", {"state": ClimbState.COMPLETED, "error": ""}),
+            ],
+            fence=fence,
+        )
+    return False

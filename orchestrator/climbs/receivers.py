@@ -1,0 +1,36 @@
+"""What a climb hears from runs. Both run inside the transaction that records the news."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Q
+from django.dispatch import receiver
+
+from orchestrator.climbs.asking import settle_run
+from orchestrator.climbs.models import ClimbRun
+from orchestrator.climbs.progress import note_progress
+from orchestrator.climbs.services import queue_advance
+from orchestrator.runs.models import Run
+from orchestrator.runs.signals import rollout_ended, run_ended
+
+
+def climb_run_of(run: Run) -> ClimbRun | None:
+    return ClimbRun.objects.select_related("climb", "run").filter(Q(run=run)).first()
+
+
+@receiver(run_ended, sender=Run)
+def on_run_ended(run: Run, **_: Any) -> None:
+    climb_run = climb_run_of(run)
+    if climb_run is None:
+        return
+    settle_run(climb=climb_run.climb, run=run)
+    if run.purpose != "train":  # a training job asks for the next step itself
+        queue_advance(climb_id=climb_run.climb_id, after=f"run-{run.pk}")
+
+
+@receiver(rollout_ended, sender=Run)
+def on_rollout_ended(run: Run, done: int, planned: int, **_: Any) -> None:
+    climb_run = climb_run_of(run)
+    if climb_run is not None:
+        note_progress(climb_run=climb_run, done=done, planned=planned)

@@ -1,0 +1,151 @@
+"""What people do to climbs: start, pause, resume, cancel.
+
+A climb moves by short `climbs.advance` jobs. Whoever ends something that a climb waits for queues
+the next one under a key that names the event, so that no event moves a climb twice.
+"""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.utils import timezone
+
+from optimizer.models import HarnessVersion
+from orchestrator.agents.models import ModelEndpoint
+from orchestrator.climbs.models import (
+    ENDED_CLIMB_STATES,
+    Climb,
+    ClimbState,
+    Rung,
+    RungKind,
+    RungState,
+)
+from orchestrator.climbs.settings import ClimbSettings
+from orchestrator.environments.models import EnvironmentVersion
+from orchestrator.events.services import NewEvent, append, create_stream
+from orchestrator.jobs import services as jobs
+from orchestrator.projects.access import require
+from orchestrator.projects.models import Project, Role, User
+from orchestrator.runs.models import ENDED_RUN_STATES
+from orchestrator.runs.seeds import derive_seed
+from rubrics.models import RubricVersion
+from training.models import TrainingState
+
+LADDER = (RungKind.BASELINE, RungKind.HARNESS, RungKind.ECHO)
+
+
+class ClimbError(ValueError):
+    """The climb is not in a state in which that can be done; the message says which it is."""
+
+
+def start_climb(
+    *,
+    actor: User,
+    project: Project,
+    name: str,
+    environment_version: EnvironmentVersion,
+    rubric_version: RubricVersion,
+    model: ModelEndpoint,
+    seed_harness: HarnessVersion,
+    settings: ClimbSettings,
+) -> Climb:
+    require(actor, project, Role.EDITOR)
+    with transaction.atomic():
+        climb = Climb.objects.create(
+            project=project,
+            stream=create_stream(project=project, kind="climb"),
+            name=name,
+            environment_version=environment_version,
+            rubric_version=rubric_version,
+            model=model,
+            seed_harness=seed_harness,
+            config=settings.to_json(),
+            seed=derive_seed("climb", environment_version.sha256, seed_harness.sha256),
+        )
+        Rung.objects.bulk_create(
+            Rung(climb=climb, index=index, kind=kind) for index, kind in enumerate(LADDER)
+        )
+        queue_advance(climb_id=climb.pk, after="start")
+    return climb
+
+
+def queue_advance(*, climb_id: int, after: str) -> None:
+    """Moves the climb once for the event named by `after`."""
+    jobs.enqueue(
+        kind="climbs.advance",
+        spec={"climb_id": climb_id},
+        key=f"climb-{climb_id}-after-{after}",
+        max_attempts=10,
+    )
+
+
+def pause_climb(*, actor: User, climb: Climb) -> None:
+    """Work in flight ends first: the run under way, or the training step."""
+    require(actor, climb.project, Role.EDITOR)
+    _change_state(
+        climb, (ClimbState.QUEUED, ClimbState.RUNNING), ClimbState.PAUSED, "cannot be paused"
+    )
+
+
+def resume_climb(*, actor: User, climb: Climb) -> None:
+    require(actor, climb.project, Role.EDITOR)
+    with transaction.atomic():
+        _change_state(climb, (ClimbState.PAUSED,), ClimbState.RUNNING, "is not paused")
+        queue_advance(climb_id=climb.pk, after=f"resume-{timezone.now().timestamp():.6f}")
+
+
+def cancel_climb(*, actor: User, climb: Climb) -> None:
+    """Ends the climb; its run and training job are cancelled, what was measured stays."""
+    require(actor, climb.project, Role.EDITOR)
+    with transaction.atomic():
+        _change_state(
+            climb,
+            (ClimbState.QUEUED, ClimbState.RUNNING, ClimbState.PAUSED),
+            ClimbState.CANCELLED,
+            "has ended",
+        )
+        Climb.objects.filter(pk=climb.pk).update(ended_at=timezone.now())
+        climb.rungs.filter(state=RungState.RUNNING).update(
+            state=RungState.FAILED, doing="cancelled", ended_at=timezone.now()
+        )
+    for climb_run in climb.climb_runs.exclude(run__state__in=ENDED_RUN_STATES).select_related(
+        "run__job"
+    ):
+        if climb_run.run.job is not None:
+            jobs.cancel(job=climb_run.run.job)
+    training_job = climb.training_job
+    if (
+        training_job is not None
+        and training_job.job is not None
+        and training_job.state in (TrainingState.QUEUED, TrainingState.RUNNING)
+    ):
+        jobs.cancel(job=training_job.job)
+
+
+def fail_climb(*, climb: Climb, error: str) -> None:
+    """Needs a transaction. The rung under way fails with the same reason."""
+    changed = (
+        Climb.objects.filter(pk=climb.pk)
+        .exclude(state__in=ENDED_CLIMB_STATES)
+        .update(state=ClimbState.FAILED, error=error, ended_at=timezone.now())
+    )
+    if not changed:
+        return
+    climb.rungs.filter(state=RungState.RUNNING).update(
+        state=RungState.FAILED, doing="", sentence=error, ended_at=timezone.now()
+    )
+    append(
+        stream_id=climb.stream_id,
+        items=[NewEvent("climb.state", {"state": ClimbState.FAILED, "error": error})],
+    )
+
+
+def _change_state(climb: Climb, allowed: tuple[str, ...], state: str, refusal: str) -> None:
+    with transaction.atomic():
+        changed = Climb.objects.filter(pk=climb.pk, state__in=allowed).update(state=state)
+        climb.refresh_from_db()
+        if not changed:
+            raise ClimbError(f"{climb.name} is {climb.get_state_display()}; it {refusal}.")
+        append(
+            stream_id=climb.stream_id,
+            items=[NewEvent("climb.state", {"state": state, "error": ""})],
+        )

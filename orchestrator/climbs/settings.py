@@ -1,0 +1,81 @@
+"""Settings of a climb, stored with it as JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """Size of the harness search; every figure is a number of rollouts, tasks or pairs."""
+
+    demonstrations: int = 21
+    """Edits that add a demonstration, spread over the task families."""
+    max_demonstrations: int = 18
+    """In one bundle; they stand in the prefix that all rollouts share."""
+    blocks: int = 16
+    """Bundles in the factorial screen."""
+    wave_blocks: int = 8
+    tasks_per_block: int = 6
+    race_candidates: int = 3
+    race_tasks: int = 16
+    certify_batch_pairs: int = 12
+    certify_max_pairs: int = 60
+    alpha: float = 0.05
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """One ECHO rung. The weight of the environment loss means nothing without its normalisation."""
+
+    steps: int = 12
+    groups: int = 4
+    """Tasks per step."""
+    samples: int = 8
+    """Rollouts per task."""
+    learning_rate: float = 1e-4
+    warmup_steps: int = 1
+    lora_rank: int = 16
+    lora_alpha: float = 32.0
+    env_loss_weight: float = 0.05
+    env_normalisation: str = "global_tokens"
+    advantage: str = "std"
+    temperature: float = 0.7
+    clip_norm: float = 1.0
+    threads: int = 2
+
+
+@dataclass(frozen=True)
+class ClimbSettings:
+    search: SearchSettings = field(default_factory=SearchSettings)
+    train: TrainSettings = field(default_factory=TrainSettings)
+    test_replicates: int = 1
+    concurrency: int = 32
+    """Rollouts in flight."""
+    max_rollouts: int = 2_000
+    """Cap of the agent's budget for the whole climb."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ClimbSettings:
+        """Raises ValueError naming an unknown field."""
+        known = {f.name for f in fields(cls)}
+        unknown = set(data) - known
+        if unknown:
+            raise ValueError(f"Unknown climb settings: {', '.join(sorted(unknown))}.")
+        values = dict(data)
+        values["search"] = _part(SearchSettings, data.get("search", {}))
+        values["train"] = _part(TrainSettings, data.get("train", {}))
+        return cls(**values)
+
+
+def _part(kind: type[Any], data: Mapping[str, Any]) -> Any:
+    known = {f.name for f in fields(kind)}
+    unknown = set(data) - known
+    if unknown:
+        raise ValueError(f"Unknown {kind.__name__}: {', '.join(sorted(unknown))}.")
+    return kind(**data)
