@@ -26,10 +26,10 @@ from torch import Tensor, nn
 
 from training.errors import CheckpointError, ConfigurationError
 from training.llama import MLP
+from training.manifest import ALL_LINEAR
 
 CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
-ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _PEFT_PREFIX = "base_model.model."
 
 

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from training.errors import CheckpointError, ConfigurationError
 from training.llama import MLP, Llama, LlamaConfig, forward_packed, load_llama
 from training.lora import (
-    ALL_LINEAR,
     LoraLinear,
     LoraSpec,
     LoraSwiglu,
@@ -24,6 +23,7 @@ from training.lora import (
     lora_parameters,
     spec_of_folder,
 )
+from training.manifest import ALL_LINEAR
 
 SPEC = LoraSpec(rank=3, alpha=6.0, seed=5)
 

@@ -8,7 +8,7 @@ from the last checkpoint. The module itself needs no torch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,9 +83,17 @@ class Session(Protocol):
         """Log-probs of every target of each row."""
 
     def forward_backward(
-        self, rows: Sequence[Row], streams: Streams, spec: ObjectiveSpec
+        self,
+        rows: Sequence[Row],
+        streams: Streams,
+        spec: ObjectiveSpec,
+        *,
+        on_pack: Callable[[], None] = ...,
     ) -> Future[PassStats]:
-        """Add the gradient of these rows; `streams.rows` has one entry per row."""
+        """Add the gradient of these rows; `streams.rows` has one entry per row.
+
+        `on_pack` is called as the pass moves on; what it raises ends the pass.
+        """
 
     def optim_step(self, adam: AdamSpec) -> Future[OptimStats]:
         """Clip, step, and forget the gradient."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,15 +115,21 @@ class LocalSession:
         return _done(result)
 
     def forward_backward(
-        self, rows: Sequence[Row], streams: Streams, spec: ObjectiveSpec
+        self,
+        rows: Sequence[Row],
+        streams: Streams,
+        spec: ObjectiveSpec,
+        *,
+        on_pack: Callable[[], None] = lambda: None,
     ) -> Future[PassStats]:
-        """Add the gradient of these rows, pack by pack."""
+        """Add the gradient of these rows, pack by pack; `on_pack` is called after each."""
         started = time.perf_counter()
         needed = [needed_inputs(stream) for stream in streams.rows]
         packs = pack_rows([row.ids for row in rows], needed, budget_tokens=self.spec.budget_tokens)
         sums = _Sums()
         for pack in packs:
             self._pack_backward(pack, rows, streams, spec, sums)
+            on_pack()
         env_loss = sums.env / spec.lambda_env if streams.has_env else None
         return _done(
             PassStats(

@@ -1,0 +1,366 @@
+"""The child process that trains: `python -m training.jobs.runner --job DIR`.
+
+One step: ask for rollouts under the current adapter, wait for their rows, one pass for both losses,
+one optimiser step, checkpoint, report, publish, next. The state of a job is its last checkpoint and
+its row files, so starting the runner again is how a job is resumed: after SIGKILL at any point the
+result is the same, bit for bit on CPU in fp32, because
+
+- rows of a step are on disk before its update and are never asked for again,
+- a checkpoint appears whole or not at all, and carries the metrics of its step,
+- publishing the same weights again writes the same bytes.
+
+Exit codes: 0 done, 1 failed (failed.json has the reason), 3 another runner holds the folder, 143
+ended by SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import fcntl
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+from training.backends.base import AdamSpec
+from training.backends.local import ADAPTER_FOLDER, LocalSession, ModelSpec
+from training.checkpoint import (
+    latest_checkpoint,
+    remove_leftovers,
+    save_checkpoint,
+    sha256_of_file,
+    step_name,
+)
+from training.errors import (
+    ConfigurationError,
+    DeadlineExceeded,
+    JobFolderBusy,
+    RowError,
+    TrainingError,
+)
+from training.filters import apply_filters
+from training.jobs.client import EXIT_BUSY, EXIT_STOPPED
+from training.jobs.events import EventLog
+from training.jobs.folder import JobFolder, Need, write_json
+from training.jobs.heartbeat import Heartbeat
+from training.llama import LlamaConfig
+from training.lora import WEIGHTS_FILE, LoraSpec
+from training.losses import build_streams
+from training.manifest import Manifest
+from training.metrics import Metrics, rss_mb, step_metrics
+from training.records import write_record
+from training.rows import read_rows
+from training.schedule import CoefficientSchedule, learning_rate
+from training.types import ObjectiveSpec, Row
+
+log = logging.getLogger("training.runner")
+
+POLL_S = 0.05
+SHORT_PHASE_S = 300.0
+"""Deadline of phases that only read and write files or load the model."""
+PHASES = ("sampling", "rows", "backward", "step", "saving", "publishing")
+
+
+class Stopped(BaseException):
+    """SIGTERM arrived. Not an Exception: no boundary may take it for a failure."""
+
+
+class Runner:
+    """One attempt at a job."""
+
+    def __init__(self, job: JobFolder, manifest: Manifest, heartbeat: Heartbeat) -> None:
+        self.job = job
+        self.manifest = manifest
+        self.heartbeat = heartbeat
+        self.stop = threading.Event()
+        self.events = EventLog(job.events_file)
+        self.session = LocalSession(_model_spec(manifest))
+        self._check_model()
+
+    def run(self) -> None:
+        """Train to the last step and write done.json."""
+        step = self._restore()
+        while step < self.manifest.budgets.steps:
+            step += 1
+            rows = self._obtain_rows(step)
+            metrics = self._update(step, rows)
+            self._save(step, metrics)
+            self._publish(step)
+        adapter = self.job.published / _version_name(step)
+        write_json(
+            self.job.done_file,
+            {
+                "adapter": str(adapter),
+                "sha256": sha256_of_file(adapter / WEIGHTS_FILE),
+                "steps": step,
+                "manifest_sha256": self.manifest.sha256,
+            },
+        )
+
+    def _restore(self) -> int:
+        """The last finished step; 0 at the beginning."""
+        self._enter("loading", 0)
+        for folder in (self.job.path, self.job.checkpoints, self.job.published):
+            remove_leftovers(folder)
+        for name in ("need", "rows"):
+            (self.job.path / name).mkdir(exist_ok=True)
+            remove_leftovers(self.job.path / name)
+        ref = latest_checkpoint(self.job.checkpoints, manifest_sha256=self.manifest.sha256)
+        if ref is None:
+            self.events.append("started", {"step": 0})
+            return 0
+        self.session.load_state(ref.path).result()
+        if not self.events.has_step(ref.step):
+            self.events.append("step", dict(ref.state["metrics"]))
+        self.events.append("resumed", {"step": ref.step})
+        self._publish(ref.step)
+        return ref.step
+
+    def _obtain_rows(self, step: int) -> list[Row]:
+        path = self.job.rows_file(step)
+        timeout_s = self.manifest.budgets.rows_timeout_s
+        self._enter("sampling", step, timeout_s)
+        need = self._need(step)
+        if not path.exists():
+            write_json(self.job.need_file(step), write_record(need))
+        started = time.monotonic()
+        while not path.exists():
+            if self.stop.wait(POLL_S):
+                raise Stopped
+            if time.monotonic() - started > timeout_s:
+                raise DeadlineExceeded(
+                    f"no rollouts for step {step} within {timeout_s:g} s "
+                    "(budgets.rows_timeout_s in the manifest)"
+                )
+        self._enter("rows", step)
+        rows = read_rows(path.read_text(encoding="utf-8"))
+        current = [row for row in rows if row.weight_version == need.weight_version]
+        if not current:
+            raise RowError(f"step {step}: none of {len(rows)} rows is of {need.weight_version}")
+        if len(current) < len(rows):
+            self.events.append("stale_rows", {"step": step, "dropped": len(rows) - len(current)})
+        self._check_ids(current)
+        return apply_filters(current, self.manifest.filters)
+
+    def _need(self, step: int) -> Need:
+        previous = step - 1
+        adapter = self.manifest.model.initial_adapter
+        if previous > 0:
+            adapter = str(self.job.published / _version_name(previous))
+        return Need(step=step, weight_version=_version_name(previous), adapter=adapter)
+
+    def _update(self, step: int, rows: list[Row]) -> Metrics:
+        spec = self._objective(step)
+        streams = build_streams(rows, spec)
+        optimiser = self.manifest.optimiser
+        rate = learning_rate(step - 1, optimiser.rate)
+        adam = AdamSpec(
+            learning_rate=rate,
+            beta1=optimiser.beta1,
+            beta2=optimiser.beta2,
+            eps=optimiser.eps,
+            weight_decay=optimiser.weight_decay,
+            clip_norm=optimiser.clip_norm,
+        )
+        metrics: Metrics = {}
+        for _ in range(self.manifest.batch.updates_per_step):
+            self._enter("backward", step, self.manifest.budgets.update_timeout_s)
+            passes = self.session.forward_backward(
+                rows, streams, spec, on_pack=self._between_packs
+            ).result()
+            self._enter("step", step)
+            optim = self.session.optim_step(adam).result()
+            metrics = step_metrics(
+                rows=rows,
+                streams=streams,
+                spec=spec,
+                learning_rate=rate,
+                passes=passes,
+                optim=optim,
+            )
+        return {"step": step, **metrics, "rss_mb": rss_mb()}
+
+    def _objective(self, step: int) -> ObjectiveSpec:
+        schedule = self.manifest.lambda_schedule
+        if schedule is None:
+            return self.manifest.objective
+        value = CoefficientSchedule.from_mapping(schedule).value(step - 1)
+        return replace(self.manifest.objective, lambda_env=value)
+
+    def _save(self, step: int, metrics: Metrics) -> None:
+        self._enter("saving", step)
+        save_checkpoint(
+            self.job.checkpoints,
+            step=step,
+            manifest_sha256=self.manifest.sha256,
+            state={
+                "weight_version": _version_name(step),
+                "metrics": metrics,
+                "schedule": write_record(self.manifest.optimiser.rate),
+            },
+            files=self.session.state_files(),
+            keep=self.manifest.keeping.checkpoints,
+        )
+        # After the checkpoint: a crash in between repeats neither the step nor its event.
+        self.events.append("step", metrics)
+
+    def _publish(self, step: int) -> None:
+        self._enter("publishing", step)
+        target = self.job.published / _version_name(step)
+        stored = self.job.checkpoints / step_name(step) / ADAPTER_FOLDER / WEIGHTS_FILE
+        if target.exists() and sha256_of_file(target / WEIGHTS_FILE) == sha256_of_file(stored):
+            return  # never rewritten under a sampler that may be reading it
+        version = self.session.publish(self.job.published, step).result()
+        self.events.append(
+            "published",
+            {"step": step, "weight_version": version.name, "sha256": version.sha256},
+        )
+
+    def _enter(self, phase: str, step: int, timeout_s: float = SHORT_PHASE_S) -> None:
+        if self.stop.is_set():
+            raise Stopped
+        self.heartbeat.enter(phase, step=step, timeout_s=timeout_s)
+        log.info("step %d: %s", step, phase)
+
+    def _between_packs(self) -> None:
+        self.heartbeat.advance()
+        if self.stop.is_set():
+            raise Stopped
+
+    def _check_model(self) -> None:
+        expected = self.manifest.model.content_sha256
+        if expected:
+            found = sha256_of_file(Path(self.manifest.model.folder) / "model.safetensors")
+            if found != expected:
+                raise ConfigurationError(
+                    f"model.content_sha256: {self.manifest.model.folder} has {found[:12]}, "
+                    f"the manifest says {expected[:12]}"
+                )
+
+    def _check_ids(self, rows: Sequence[Row]) -> None:
+        config: LlamaConfig = self.session.model.config
+        for row in rows:
+            if not row.ids or max(row.ids) >= config.vocab_size or min(row.ids) < 0:
+                raise RowError(f"rollout {row.rollout}: ids outside the model's vocabulary")
+            if len(row.ids) > config.max_position_embeddings:
+                raise RowError(
+                    f"rollout {row.rollout}: {len(row.ids)} tokens, the model's context is "
+                    f"{config.max_position_embeddings}"
+                )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m training.jobs.runner", description=__doc__)
+    parser.add_argument("--job", type=Path, required=True, help="job folder with manifest.json")
+    parser.add_argument("--parent", type=int, help="process id to die with")
+    options = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    if options.parent is not None:
+        _die_with(options.parent)
+    job = JobFolder(options.job.resolve())
+    try:
+        with _lock(job):
+            return _attempt(job)
+    except JobFolderBusy as error:
+        print(error, file=sys.stderr)
+        return EXIT_BUSY
+
+
+def _attempt(job: JobFolder) -> int:
+    """Run under the lock; the outermost boundary, which records what ended the attempt."""
+    if job.done_file.exists():
+        return 0
+    job.failed_file.unlink(missing_ok=True)
+    heartbeat = Heartbeat(job.heartbeat_file, on_orphaned=_end_orphan)
+    heartbeat.start()
+    stop = threading.Event()
+
+    def on_term(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, on_term)
+    signal.signal(signal.SIGINT, on_term)
+    try:
+        manifest = job.manifest()
+        torch.set_num_threads(manifest.execution.threads)
+        runner = Runner(job, manifest, heartbeat)
+        runner.stop = stop
+        runner.run()
+    except Stopped:
+        heartbeat.stop("stopped")
+        return EXIT_STOPPED
+    except Exception as error:
+        log.exception("the attempt failed")
+        name = "" if isinstance(error, TrainingError) else f"{type(error).__name__}: "
+        heartbeat.stop("failed")
+        write_json(job.failed_file, {"reason": f"{name}{error}", "kind": type(error).__name__})
+        return 1
+    heartbeat.stop("done")
+    return 0
+
+
+@contextlib.contextmanager
+def _lock(job: JobFolder) -> Iterator[None]:
+    """Hold the folder; the kernel releases it when the process ends, however it ends."""
+    job.path.mkdir(parents=True, exist_ok=True)
+    with job.lock_file.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise JobFolderBusy(f"{job.path}: another runner is at work here") from error
+        yield
+
+
+def _die_with(parent: int) -> None:
+    """Ask the kernel for SIGKILL when the parent ends; on other systems the heartbeat looks."""
+    set_death_signal: Callable[..., int] | None = None
+    with contextlib.suppress(OSError, AttributeError):
+        set_death_signal = ctypes.CDLL(None).prctl
+    if set_death_signal is not None:
+        set_death_signal(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        _end_orphan()  # it ended before we asked
+
+
+def _end_orphan() -> None:
+    # Nothing to clean up: every file appears whole or not at all.
+    os._exit(EXIT_STOPPED)
+
+
+def _model_spec(manifest: Manifest) -> ModelSpec:
+    initial = manifest.model.initial_adapter
+    return ModelSpec(
+        folder=Path(manifest.model.folder),
+        lora=LoraSpec(
+            rank=manifest.lora.rank,
+            alpha=manifest.lora.alpha,
+            seed=manifest.seed,
+            targets=manifest.lora.targets,
+        ),
+        initial_adapter=None if initial is None else Path(initial),
+        dtype=getattr(torch, manifest.model.dtype),
+        device=manifest.execution.device,
+        budget_tokens=manifest.batch.budget_tokens,
+        head_chunk=manifest.batch.head_chunk,
+        is_checkpointed=manifest.execution.is_checkpointed,
+        measures_entropy=manifest.execution.measures_entropy,
+    )
+
+
+def _version_name(step: int) -> str:
+    return f"v{step:04d}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+"""The manifest of a training job: frozen at submission, hashed, and never edited.
+
+Its canonical JSON form is the identity of the job: a resume refuses a checkpoint of another one.
+Every default is written out, so a later change of a default does not change what an old job means.
+Pure: no torch, no Django. Paths are strings as the runner will see them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from training.errors import ConfigurationError
+from training.filters import FilterSpec
+from training.records import read_record, write_record
+from training.schedule import CoefficientSchedule, RateSpec
+from training.types import ObjectiveSpec
+
+ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPart:
+    """What is trained."""
+
+    folder: str
+    """A prepared model folder."""
+    name: str = ""
+    content_sha256: str = ""
+    """Of the weights file, where the submitter knows it; recorded, and checked if not empty."""
+    dtype: str = "float32"
+    initial_adapter: str | None = None
+    """An adapter folder to go on from; its rank and alpha must be those of `lora`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoraPart:
+    """The adapter."""
+
+    rank: int = 16
+    alpha: float = 32.0
+    targets: tuple[str, ...] = ALL_LINEAR
+
+
+@dataclass(frozen=True, slots=True)
+class OptimiserPart:
+    """AdamW, all parameters named."""
+
+    rate: RateSpec = field(default_factory=RateSpec)
+    beta1: float = 0.9
+    beta2: float = 0.95
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    clip_norm: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPart:
+    """What one step trains on, and in which pieces."""
+
+    groups_per_step: int = 4
+    group_size: int = 8
+    budget_tokens: int = 1024
+    """Input tokens of one forward pass."""
+    head_chunk: int = 512
+    updates_per_step: int = 1
+    """Optimiser steps on the rows of one step; above 1 the ratio leaves 1 and clipping matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionPart:
+    """Where and how it runs."""
+
+    backend: str = "local"
+    device: str = "cpu"
+    threads: int = 2
+    is_checkpointed: bool = False
+    """Recompute blocks in the backward pass."""
+    measures_entropy: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class KeepingPart:
+    """What stays on disk."""
+
+    checkpoints: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetPart:
+    """Limits; every wait has one."""
+
+    steps: int = 10
+    rows_timeout_s: float = 1800.0
+    """How long a step waits for its rollouts."""
+    update_timeout_s: float = 900.0
+    """How long one pass over the rows may take before the job counts as hung."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Everything that decides the result of a training job."""
+
+    model: ModelPart
+    lora: LoraPart = field(default_factory=LoraPart)
+    objective: ObjectiveSpec = field(default_factory=ObjectiveSpec)
+    lambda_schedule: Mapping[str, Any] | None = None
+    """JSON form of `schedule.CoefficientSchedule`; None: constant at objective.lambda_env."""
+    filters: FilterSpec = field(default_factory=FilterSpec)
+    optimiser: OptimiserPart = field(default_factory=OptimiserPart)
+    batch: BatchPart = field(default_factory=BatchPart)
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters of the sampler, for the record; `temperature` must be the policy's."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """Tasks, environments, harness: for the record."""
+    seed: int = 0
+    """Of the adapter's initial values."""
+    execution: ExecutionPart = field(default_factory=ExecutionPart)
+    keeping: KeepingPart = field(default_factory=KeepingPart)
+    budgets: BudgetPart = field(default_factory=BudgetPart)
+    version: int = 1
+
+    @classmethod
+    def from_json(cls, values: object) -> Manifest:
+        """Read and check; raises ConfigurationError that names the field."""
+        manifest = read_record(cls, values, where="manifest")
+        manifest.validate()
+        return manifest
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, defaults included."""
+        written: dict[str, Any] = write_record(self)
+        return written
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the canonical form."""
+        return hashlib.sha256(self.canonical().encode()).hexdigest()
+
+    def canonical(self) -> str:
+        """Sorted keys, no spaces, no nan."""
+        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    def validate(self) -> None:
+        """Refuse what can only be a mistake; raises ConfigurationError."""
+        positive = {
+            "lora.rank": self.lora.rank,
+            "optimiser.rate.base": self.optimiser.rate.base,
+            "batch.groups_per_step": self.batch.groups_per_step,
+            "batch.group_size": self.batch.group_size,
+            "batch.budget_tokens": self.batch.budget_tokens,
+            "batch.head_chunk": self.batch.head_chunk,
+            "batch.updates_per_step": self.batch.updates_per_step,
+            "execution.threads": self.execution.threads,
+            "keeping.checkpoints": self.keeping.checkpoints,
+            "budgets.steps": self.budgets.steps,
+            "budgets.rows_timeout_s": self.budgets.rows_timeout_s,
+            "budgets.update_timeout_s": self.budgets.update_timeout_s,
+            "objective.policy_temperature": self.objective.policy_temperature,
+            "objective.env_temperature": self.objective.env_temperature,
+        }
+        for name, value in positive.items():
+            if not value > 0:
+                raise ConfigurationError(f"manifest.{name}: {value} is not positive")
+        if self.objective.lambda_env < 0:
+            raise ConfigurationError("manifest.objective.lambda_env: must be 0 or more")
+        if self.execution.backend != "local":
+            raise ConfigurationError(
+                f"manifest.execution.backend: {self.execution.backend!r} is not one of local"
+            )
+        if self.model.dtype not in ("float32", "bfloat16"):
+            raise ConfigurationError(
+                f"manifest.model.dtype: {self.model.dtype!r} is not one of float32, bfloat16"
+            )
+        if self.lambda_schedule is not None:
+            CoefficientSchedule.from_mapping(self.lambda_schedule)
+        temperature = self.sampling.get("temperature")
+        if temperature is not None and temperature != self.objective.policy_temperature:
+            raise ConfigurationError(
+                f"manifest.objective.policy_temperature: {self.objective.policy_temperature} but "
+                f"rollouts are sampled at {temperature}; the ratio would compare two distributions"
+            )
