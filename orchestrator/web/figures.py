@@ -38,14 +38,18 @@ class Frame:
     top: int
     bottom: int
 
+    @property
+    def plot_height(self) -> int:
+        return self.bottom - self.top
+
     def y(self, value: float) -> float:
         """Height of a score, 0 to 1; values outside are drawn at the edge."""
         clipped = min(1.0, max(0.0, value))
         return round(self.bottom - clipped * (self.bottom - self.top), 1)
 
 
-WIDE = Frame(width=820, height=352, left=52, right=804, top=40, bottom=262)
-NARROW = Frame(width=360, height=318, left=34, right=352, top=34, bottom=222)
+WIDE = Frame(width=640, height=344, left=36, right=632, top=34, bottom=252)
+NARROW = Frame(width=372, height=318, left=28, right=368, top=34, bottom=226)
 MINI = Frame(width=260, height=96, left=12, right=248, top=14, bottom=84)
 
 
@@ -151,11 +155,11 @@ def _segments(points: Sequence[Point]) -> list[Segment]:
     segments: list[Segment] = []
     last: Point | None = None
     for point in points:
-        if last is not None and point.look != "failed":
+        if last is not None and (point.is_measured or point.look == "running"):
             look = point.look if point.is_measured else "open"
             path = f"M {last.x} {last.y} {_curve((last.x, last.y), (point.x, point.y))}"
             segments.append(Segment(path, look))
-        if point.is_measured or (last is not None and point.look != "failed"):
+        if point.is_measured:
             last = point
     return segments
 

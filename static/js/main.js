@@ -1,29 +1,9 @@
-/* Mounts a module on each element with data-module, and what every page has: keys, copy, sheets, confirmations. */
-import { mountKeys } from "./keys.js";
+/* What every page has: keys, copy, sheets, confirmations, and the modules of its elements. */
 import { mountCommon } from "./common.js";
+import { mountKeys } from "./keys.js";
+import { mountAll } from "./mount.js";
 
 document.documentElement.classList.add("js");
-
-const modules = {
-  theme: () => import("./theme.js"),
-  status: () => import("./status.js"),
-  autosubmit: () => import("./autosubmit.js"),
-  tabs: () => import("./tabs.js"),
-  ladder: () => import("./ladder.js"),
-  run: () => import("./run.js"),
-  rollout: () => import("./rollout.js"),
-};
-
-export async function mountAll(root) {
-  for (const element of root.querySelectorAll("[data-module]")) {
-    const load = modules[element.dataset.module];
-    if (!load || element.dataset.mounted !== undefined) continue;
-    element.dataset.mounted = "";
-    const { mount } = await load();
-    mount(element);
-  }
-}
-
 mountCommon();
 mountKeys();
 await mountAll(document);

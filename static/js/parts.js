@@ -1,6 +1,6 @@
 /* Fetches the page again and exchanges the parts that changed: elements with data-part. Open folds, the focus and
    the reading position stay. */
-import { mountAll } from "./main.js";
+import { mountAll } from "./mount.js";
 
 let running = false;
 let again = false;

@@ -79,16 +79,21 @@ def theme(value: str | None) -> str:
     return value if value in THEMES else ""
 
 
+def _is_number(value: Any) -> bool:
+    """False for what a template has when there is nothing (None, an empty text) and for NaN."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
 @register.filter
 def score(value: float | None) -> str:
     """0.62; a dash when there is no number."""
-    return DASH if value is None or not math.isfinite(value) else f"{value:.2f}"
+    return f"{value:.2f}" if _is_number(value) else DASH
 
 
 @register.filter
 def signed(value: float | None, digits: int = 2) -> str:
     """+0.06 or, with a true minus, −0.02."""
-    if value is None or not math.isfinite(value):
+    if value is None or not _is_number(value):
         return DASH
     text = f"{abs(value):.{digits}f}"
     if float(text) == 0:
@@ -98,14 +103,14 @@ def signed(value: float | None, digits: int = 2) -> str:
 
 @register.filter
 def decimal(value: float | None, digits: int = 2) -> str:
-    if value is None or not math.isfinite(value):
+    if value is None or not _is_number(value):
         return DASH
     return f"{value:.{digits}f}".replace("-", MINUS)
 
 
 @register.filter
 def percent(value: float | None) -> str:
-    return DASH if value is None else f"{100 * value:.0f}\N{NO-BREAK SPACE}%"
+    return f"{100 * value:.0f}\N{NO-BREAK SPACE}%" if value is not None and _is_number(value) else DASH
 
 
 @register.simple_tag
@@ -149,7 +154,7 @@ def duration(seconds: float | timedelta | None) -> str:
     """0.4 s, 48 s, 3 min 40 s, 2 h 05 min."""
     if isinstance(seconds, timedelta):
         seconds = seconds.total_seconds()
-    if seconds is None or seconds < 0:
+    if seconds is None or not _is_number(seconds) or seconds < 0:
         return DASH
     space = "\N{NO-BREAK SPACE}"
     if seconds < 10:
@@ -222,7 +227,7 @@ STATE_LOOKS: dict[str, tuple[str, str]] = {
 }
 STATE_WORDS = {
     "not_applicable": "n/a",
-    "completed_unscored": "completed, too few scored",
+    "completed_unscored": "too few scored",
     "not_certified": "not certified",
 }
 

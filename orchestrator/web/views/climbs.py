@@ -10,13 +10,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from orchestrator.climbs.models import Climb
-from orchestrator.climbs.queries import headline, ladder, list_climbs
-from orchestrator.climbs.services import cancel_climb, pause_climb, resume_climb
+from orchestrator.climbs.queries import ladder, list_climbs
+from orchestrator.climbs.services import ClimbError, cancel_climb, pause_climb, resume_climb
 from orchestrator.projects.access import project_for_view
 from orchestrator.web import access, queries
 from orchestrator.web.figures import MINI, NARROW, WIDE, climb_figure
 from orchestrator.web.frame import Crumb, page
-from orchestrator.web.ladder import edit_rows, harness_diff, rung_rows, training_curves
+from orchestrator.web.ladder import claim, edit_rows, harness_diff, rung_rows, training_curves
 
 ACTIONS = {"pause": pause_climb, "resume": resume_climb, "cancel": cancel_climb}
 SAID = {
@@ -35,7 +35,7 @@ def climb_list(request: HttpRequest, project_id: int) -> HttpResponse:
         rungs = sorted(climb.rungs.all(), key=lambda rung: rung.index)
         names = [rung.get_kind_display() for rung in rungs]
         rows.append(
-            {"climb": climb, "headline": headline(rungs), "mini": climb_figure(rungs, names, MINI)}
+            {"climb": climb, "headline": claim(climb, rungs), "mini": climb_figure(rungs, names, MINI)}
         )
     return page(
         request, "web/climbs.html", project, "ladder", [Crumb("Ladder")], rows=rows
@@ -60,6 +60,7 @@ def climb_detail(request: HttpRequest, project_id: int, climb_id: int) -> HttpRe
             Crumb(f"{climb.name}, climb {climb.pk}", copy=str(climb.pk)),
         ],
         view=view,
+        headline=claim(view.climb, view.rungs),
         climb=view.climb,
         rungs=rung_rows(view.rungs),
         figure=climb_figure(view.rungs, names, WIDE),
@@ -107,6 +108,10 @@ def certificate(
 @require_POST
 def climb_action(request: HttpRequest, project_id: int, climb_id: int, action: str) -> HttpResponse:
     climb = access.climb_for_edit(request.user, project_id, climb_id)
-    ACTIONS[action](actor=request.user, climb=climb)
-    messages.success(request, SAID[action])
+    try:
+        ACTIONS[action](actor=request.user, climb=climb)  # type: ignore[arg-type] # login_required
+    except ClimbError as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, SAID[action])
     return redirect("web:climb", project_id, climb_id)

@@ -8,14 +8,13 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 
-from orchestrator.climbs.queries import headline
 from orchestrator.projects.access import project_for_view
 from orchestrator.projects.queries import projects_of
 from orchestrator.web import queries
 from orchestrator.web.figures import MINI, NARROW, WIDE, climb_figure
 from orchestrator.web.frame import Crumb, page
 from orchestrator.web.health import signs
-from orchestrator.web.ladder import rung_rows
+from orchestrator.web.ladder import claim, rung_rows
 from orchestrator.web.templatetags.formats import THEMES
 
 YEAR_S = 365 * 24 * 3600
@@ -46,7 +45,7 @@ def overview(request: HttpRequest, project_id: int) -> HttpResponse:
         "overview",
         [Crumb("Overview")],
         climb=climb,
-        headline=headline(rungs),
+        headline=claim(climb, rungs) if climb else "",
         rungs=rung_rows(rungs),
         figure=climb_figure(rungs, names, WIDE) if rungs else None,
         narrow=climb_figure(rungs, names, NARROW) if rungs else None,

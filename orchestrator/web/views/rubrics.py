@@ -11,6 +11,10 @@ from django.views.decorators.http import require_safe
 from orchestrator.projects.access import project_for_view
 from orchestrator.web import access, queries
 from orchestrator.web.frame import Crumb, page
+from rubrics.types import RubricSpec
+
+DEFAULTS = RubricSpec(criteria=())
+"""What a stored spec leaves out."""
 
 
 @login_required
@@ -47,6 +51,8 @@ def rubric_detail(request: HttpRequest, project_id: int, rubric_id: int) -> Http
         versions=versions,
         version=version,
         criteria=criteria_of(version.spec) if version else [],
+        pass_threshold=version.spec.get("pass_threshold", DEFAULTS.pass_threshold) if version else 0,
+        min_coverage=version.spec.get("min_coverage", DEFAULTS.min_coverage) if version else 0,
     )
 
 

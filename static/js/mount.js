@@ -1,0 +1,21 @@
+/* Mounts a module on each element with data-module, once. */
+
+const modules = {
+  theme: () => import("./theme.js"),
+  status: () => import("./status.js"),
+  autosubmit: () => import("./autosubmit.js"),
+  tabs: () => import("./tabs.js"),
+  ladder: () => import("./ladder.js"),
+  run: () => import("./run.js"),
+  rollout: () => import("./rollout.js"),
+};
+
+export async function mountAll(root) {
+  for (const element of root.querySelectorAll("[data-module]")) {
+    const load = modules[element.dataset.module];
+    if (!load || element.dataset.mounted !== undefined) continue;
+    element.dataset.mounted = "";
+    const { mount } = await load();
+    mount(element);
+  }
+}
