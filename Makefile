@@ -1,0 +1,93 @@
+# `make demo` and `make test` do all of their own set-up. Installing again is quick when no
+# requirement changed: the stamp of an installation carries the hash of what was installed.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+PY := $(VENV)/bin/python
+hash = $(shell cat $(1) | sha256sum | cut -c1-16)
+APP_FILES := requirements/base.txt requirements/env.txt requirements/ml.txt
+APP_STAMP := $(VENV)/installed-app-$(call hash,$(APP_FILES))
+DEV_STAMP := $(VENV)/installed-dev-$(call hash,$(APP_FILES) requirements/dev.txt)
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+
+# Flags of `make demo`: EXIT=1 ends after the climb, FULL=1 takes more tasks and steps, PORT=8001.
+DEMO_FLAGS := $(if $(EXIT),--exit) $(if $(FULL),--full) $(if $(PORT),--port $(PORT))
+PYTEST := $(PY) -m pytest $(ARGS)
+
+.PHONY: help demo up install install-dev tools test test-all lint format types contracts bench lock clean distclean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(APP_STAMP) ## watch a small model climb (EXIT=1, FULL=1, PORT=n)
+	@$(PY) manage.py demo $(DEMO_FLAGS)
+
+up: $(APP_STAMP) ## run everything on the data folder (PORT=n)
+	@$(PY) manage.py up $(if $(PORT),--port $(PORT))
+
+install: $(APP_STAMP) ## install what the product needs
+install-dev: $(DEV_STAMP) ## install what tests, lint and types need as well
+
+test: $(DEV_STAMP) tools ## run the tests (ARGS="tests/jobs -x")
+	@$(PYTEST)
+
+test-all: $(DEV_STAMP) tools ## run the slow tests as well
+	@$(PYTEST) -m ""
+
+lint: $(DEV_STAMP) contracts ## style of code and templates
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@find templates orchestrator -name '*.html' -print0 | xargs -0 -r $(VENV)/bin/djade --check --target-version 5.2
+
+format: $(DEV_STAMP) ## rewrite code in the project's style
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+types: $(DEV_STAMP) ## check the types of the whole tree
+	@$(PY) -m mypy .
+
+contracts: $(DEV_STAMP) ## check the direction of imports
+	@$(VENV)/bin/lint-imports
+
+bench: $(DEV_STAMP) ## print a benchmark's figures (NAME=live; all without a name)
+	@$(PY) -m benchmarks $(NAME)
+
+lock: $(DEV_STAMP) ## pin what is installed
+	@$(PY) requirements/lock.py
+
+tools: ## programs that tests need and pip has not: a Chromium, bubblewrap
+	@.ci/tools
+
+clean: ## remove what tools left behind, not the data
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache test-results
+	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean ## remove the installation too
+	@rm -rf $(VENV)
+
+$(APP_STAMP): | $(PY)
+	@echo "installing the product into $(VENV)"
+	@$(PIP) $(addprefix -r ,$(APP_FILES))
+	@rm -f $(VENV)/installed-*; touch $@
+
+$(DEV_STAMP): $(APP_STAMP)
+	@echo "installing what tests need into $(VENV)"
+	@$(PIP) $(addprefix -r ,$(APP_FILES)) -r requirements/dev.txt
+	@touch $@
+
+$(PY):
+	@for python in "$${PYTHON:-python3}" python3.13 python3.12 python3.11; do \
+	  if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    "$$python" -m venv $(VENV) && exit 0; \
+	    rm -rf $(VENV); \
+	    echo "$$python cannot make a virtual environment: install its venv package" >&2; \
+	    echo "(Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 1; \
+	  fi; \
+	done; \
+	echo "Python 3.11 or newer is needed and was not found." >&2; \
+	echo "Install it, or name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1
+export PYTHON
