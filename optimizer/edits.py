@@ -27,6 +27,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, TypeVar
 
 from optimizer.errors import EditInvalid, HarnessInvalid
@@ -73,7 +74,7 @@ class Edit:
     group: str = ""
     """Edits of one group are alternatives; at most one is applied."""
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         identity = [str(self.op), self.component, self.anchor, self.content]
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()

@@ -37,6 +37,8 @@ STEP_VARIANCE = 0.15**2
 NOISE_VARIANCE = 0.2
 KEEP = 0.25
 """An edit joins the bundle above so many standard deviations."""
+OFF = -1
+"""No level of a factor."""
 
 Bundle = tuple[int, ...]
 """Positions of edits in the pool, ascending."""
@@ -145,22 +147,23 @@ def first_wave(pool: Pool, n_blocks: int, *seed: str | int) -> list[Bundle]:
     Numbers of demonstrations from one to the most take turns, and so do the levels of each factor,
     "off" half of the time. Demonstrations that were used least come first.
     """
+    turns = n_blocks - 1
+    numbers = _in_turns(range(1, pool.depth + 1), turns, *seed, "numbers")
+    levels = [
+        _in_turns([*factor, *[OFF] * len(factor)], turns, *seed, "factor", number)
+        for number, factor in enumerate(pool.factors)
+    ]
     used = dict.fromkeys(pool.demonstrations, 0)
-    numbers = _in_turns(list(range(1, pool.depth + 1)), n_blocks, *seed, "numbers")
-    levels = []
-    for number, factor in enumerate(pool.factors):
-        off = [None] * len(factor)
-        levels.append(_in_turns([*factor, *off], n_blocks, *seed, "factor", number))
     blocks: list[Bundle] = [()]
-    for block in range(1, n_blocks):
-        order = shuffled(pool.demonstrations, *seed, "demonstrations", block)
+    for turn in range(turns):
+        order = shuffled(pool.demonstrations, *seed, "demonstrations", turn)
         order.sort(key=lambda i: used[i])
-        chosen = order[: numbers[block]] if numbers else []
+        chosen = order[: numbers[turn]] if numbers else []
         for i in chosen:
             used[i] += 1
-        on = [level[block] for level in levels]
-        blocks.append(tuple(sorted([*chosen, *(i for i in on if i is not None)])))
-    return blocks[:n_blocks]
+        on = [level[turn] for level in levels if level[turn] != OFF]
+        blocks.append(tuple(sorted([*chosen, *on])))
+    return blocks
 
 
 def next_wave(
@@ -206,7 +209,8 @@ def best_bundle(pool: Pool, theta: Sequence[float], *, at_least: float = 0.0) ->
 
 
 def assemble(pool: Pool, known: Posterior, tried: Iterable[Bundle], top: int) -> list[Scored]:
-    """The `top` bundles by predicted score, best first, none twice.
+    """The `top` bundles worth racing, none twice: the best by predicted score, the same without its
+    weakest edit, then the next best.
 
     Looked at are the kept edits with every number of the best demonstrations, the same with each
     other level of each factor, and what was tried. A kept edit is one whose mean is above KEEP
@@ -228,15 +232,31 @@ def assemble(pool: Pool, known: Posterior, tried: Iterable[Bundle], top: int) ->
             candidates.add(tuple(sorted([*others, *demonstrations])))
             for level in factor:
                 candidates.add(tuple(sorted([*others, level, *demonstrations])))
+    leader = max(candidates, key=lambda bundle: known.sum_of(pool.columns(bundle))[0])
+    candidates |= {_without_weakest(pool, known, leader) or leader}
     scored = [Scored(bundle, *known.sum_of(pool.columns(bundle))) for bundle in candidates]
     # Shorter wins a tie: every edit costs the model some attention.
     scored.sort(key=lambda item: (-item.mean, len(item.bundle), item.bundle))
+    plainer = _without_weakest(pool, known, scored[0].bundle)
+    if plainer is not None:
+        # Whether the least certain edit belongs there is the one thing that a race should settle.
+        challenger = next(item for item in scored if item.bundle == plainer)
+        scored = [scored[0], challenger, *(s for s in scored[1:] if s is not challenger)]
     return scored[:top]
 
 
-def _in_turns(values: Sequence[int | None], n: int, *seed: str | int) -> list[int | None]:
+def _without_weakest(pool: Pool, known: Posterior, bundle: Bundle) -> Bundle | None:
+    """The bundle less its edit (demonstrations aside) with the lowest mean; None if it has none."""
+    others = [i for i in bundle if i not in pool.demonstrations]
+    if not others:
+        return None
+    weakest = min(others, key=lambda i: known.mean[1 + i])
+    return tuple(i for i in bundle if i != weakest)
+
+
+def _in_turns(values: Sequence[int], n: int, *seed: str | int) -> list[int]:
     """n values in which all of them occur equally often, up to one, in shuffled rounds."""
-    result: list[int | None] = []
+    result: list[int] = []
     turn = 0
     while values and len(result) < n:
         result += shuffled(values, *seed, turn)

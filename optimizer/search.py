@@ -75,7 +75,7 @@ class SearchConfig:
     seed: int = 0
     blocks: int = 12
     """Bundles in the screen, the empty one among them."""
-    wave_blocks: int = 6
+    wave_blocks: int = 4
     """Blocks that are planned together; after each wave the effects are estimated anew."""
     tasks_per_block: int = 6
     max_demonstrations: int = 4
@@ -168,6 +168,10 @@ class Request:
     @property
     def key(self) -> tuple[str, str, int]:
         return (self.candidate, self.task, self.replicate)
+
+
+Lane = tuple[TaskRef, Request, Request]
+"""One pair to certify on: the task, the seed's rollout and the candidate's."""
 
 
 @dataclass(frozen=True)
@@ -371,18 +375,31 @@ class _Course:
 
     def _certificate(self, number: int, arm: Arm, most: int) -> Certificate:
         config = self.config
-        lanes: list[tuple[TaskRef, Request, Request]] = []
+        lanes: list[Lane] = []
         while True:
             batch = min(config.certify_batch_pairs, most - len(lanes))
             lanes += [self._pair(arm.bundle, task) for task in islice(self.select, batch)]
             requests = [request for _, *both in lanes for request in both]
             doing = f"certificate {number}: {len(lanes)} of at most {most} pairs"
             self._results(requests, 2 * config.certify_max_pairs, doing)
-            found = self._evaluate(number, arm, lanes)
-            if found.test.has_crossed or len(lanes) >= most:
-                return found
+            pairs = [self._scores(*lane) for lane in lanes]
+            test = e_process(
+                [_difference(pair) for pair in pairs],
+                alpha=config.alpha_of(number),
+                min_coverage=config.min_coverage,
+            )
+            if test.has_crossed or len(lanes) >= most:
+                break
+        return Certificate(
+            number=number,
+            bundle=arm.bundle,
+            candidate=arm.candidate,
+            test=test,
+            comparison=compare(pairs),
+            guards=tuple(guards(self._changes(lanes))),
+        )
 
-    def _pair(self, bundle: Bundle, task: TaskRef) -> tuple[TaskRef, Request, Request]:
+    def _pair(self, bundle: Bundle, task: TaskRef) -> Lane:
         # Both sides get the same replicate, one that neither has used: pairs are fresh.
         base, candidate = self.config.candidate(()), self.config.candidate(bundle)
         replicate = max(self.replicates[base, task.key], self.replicates[candidate, task.key])
@@ -392,35 +409,26 @@ class _Course:
             self._request(Phase.CERTIFY, bundle, task, replicate),
         )
 
-    def _evaluate(
-        self, number: int, arm: Arm, lanes: Sequence[tuple[TaskRef, Request, Request]]
-    ) -> Certificate:
-        pairs, changes = [], []
-        for task, base_request, candidate_request in lanes:
-            base, candidate = self.rows[base_request.key], self.rows[candidate_request.key]
-            pair = Pair(task.key, base.score, candidate.score)
-            pairs.append(pair)
-            if pair.base is None or pair.candidate is None:
+    def _scores(self, task: TaskRef, base: Request, candidate: Request) -> Pair:
+        return Pair(task.key, self.rows[base.key].score, self.rows[candidate.key].score)
+
+    def _changes(self, lanes: Sequence[Lane]) -> list[Change]:
+        """What the guards look at: strata of tasks, and criteria that both sides were scored on."""
+        changes = []
+        for lane in lanes:
+            difference = _difference(self._scores(*lane))
+            if difference is None:
                 continue
+            task, base, candidate = lane
             if task.stratum:
-                changes.append(Change(f"tasks: {task.stratum}", pair.candidate - pair.base))
+                changes.append(Change(f"tasks: {task.stratum}", difference))
+            before, after = self.rows[base.key].criteria, self.rows[candidate.key].criteria
             changes += [
-                Change(f"criterion: {name}", value - base.criteria[name])
-                for name, value in candidate.criteria.items()
-                if name in base.criteria
+                Change(f"criterion: {name}", after[name] - before[name])
+                for name in after
+                if name in before
             ]
-        return Certificate(
-            number=number,
-            bundle=arm.bundle,
-            candidate=arm.candidate,
-            test=e_process(
-                [_difference(pair) for pair in pairs],
-                alpha=self.config.alpha_of(number),
-                min_coverage=self.config.min_coverage,
-            ),
-            comparison=compare(pairs),
-            guards=tuple(guards(changes)),
-        )
+        return changes
 
     # --- rows
 
