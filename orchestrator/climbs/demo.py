@@ -6,6 +6,7 @@ Everything is found again by its name or content, so that preparing twice change
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +108,13 @@ def _environment(project: Project, *, full: bool) -> EnvironmentVersion:
     return create_version(
         environment=environment,
         source={"generator": "terminal-files", "seed": TASK_SEED, "full": full},
-        tasks=[_task(spec) for spec in specs],
+        tasks=new_tasks(specs),
     )
+
+
+def new_tasks(specs: Sequence[TaskSpec]) -> list[NewTask]:
+    """The generator's exercises as an environment's tasks; transcripts stay on train tasks."""
+    return [_task(spec) for spec in specs]
 
 
 def _task(spec: TaskSpec) -> NewTask:

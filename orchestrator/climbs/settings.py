@@ -45,6 +45,8 @@ class TrainSettings:
     temperature: float = 0.7
     clip_norm: float = 1.0
     threads: int = 2
+    budget_tokens: int = 4_096
+    """Input tokens of one pass; one pass holds the shared prefix of a step only once."""
 
 
 @dataclass(frozen=True)
