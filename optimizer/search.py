@@ -241,6 +241,22 @@ class Finished:
     def is_promotable(self) -> bool:
         return any(c.is_promotable and c.candidate == self.candidate for c in self.certificates)
 
+    @property
+    def shipped(self) -> Bundle:
+        """What to go on with: the bundle, or the seed (empty) where the evidence is against it.
+
+        An indecisive bundle is shipped, as not certified, if its own fresh pairs favour it.
+        """
+        for certificate in self.certificates:
+            if certificate.candidate != self.candidate:
+                continue
+            mean = certificate.comparison.mean
+            if certificate.is_promotable:
+                return self.bundle
+            if self.verdict is Verdict.INDECISIVE and not certificate.breached:
+                return self.bundle if mean is not None and mean > 0 else ()
+        return ()
+
 
 Action = Run | Finished
 

@@ -33,6 +33,7 @@ def test_it_finds_demonstrations_without_rules_and_certifies_them() -> None:
         found, rows = simulate(subject, TerminalWorld(), seed)
         assert found.verdict is Verdict.IMPROVED
         assert found.is_promotable
+        assert found.shipped == found.bundle
         assert not any(subject.edits[i].group for i in found.bundle)
         numbers[demonstrations_in(subject, found.bundle)] += 1
         assert len(rows) <= subject.max_rollouts
@@ -160,6 +161,7 @@ def test_a_gain_that_hurts_one_family_is_not_promoted() -> None:
     found, _ = simulate(config(certify_batch_pairs=30), Trade(), 0)
     assert found.verdict is Verdict.IMPROVED
     assert not found.is_promotable
+    assert found.shipped == ()
     assert found.certificates[0].breached == ("tasks: sums",)
     assert "worse in tasks: sums" in found.reason
 
@@ -171,7 +173,7 @@ def test_if_everything_hurts_the_seed_stays() -> None:
 
     found, rows = simulate(config(), Poison(), 0)
     assert found.verdict is not Verdict.IMPROVED
-    assert found.bundle == () or not found.is_promotable
+    assert found.shipped == ()
     assert len(rows) <= 72 + 48 + 24
 
 
