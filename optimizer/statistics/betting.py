@@ -187,5 +187,10 @@ def _reaches(
 
 
 def decimal(x: float) -> Fraction:
-    """The number that was meant by a float: 0.1 is one tenth."""
-    return Fraction(repr(float(x)))
+    """The number that was meant by a float: 0.1 is one tenth, 0.3333333333333333 is one third."""
+    exact = Fraction(repr(float(x)))
+    if exact.denominator > 1_000_000:
+        simple = exact.limit_denominator(10_000)
+        if float(simple) == x:
+            return simple
+    return exact

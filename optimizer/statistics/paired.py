@@ -181,13 +181,6 @@ def bootstrap_exact(units: Sequence[Fraction]) -> dict[int, Interval]:
     return {level: (percentile(low), percentile(high)) for level, low, high in _levels()}
 
 
-def resampled_means(units: Sequence[Fraction]) -> list[float]:
-    """The values that a resampled mean can take, ascending."""
-    lattice = on_lattice(units)
-    scale = lattice.denominator * len(units)
-    return [float(Fraction(value, scale)) for value in resampled_sums(lattice.points)]
-
-
 def sign_test(units: Sequence[Fraction]) -> SignTest:
     wins, losses = sum(unit > 0 for unit in units), sum(unit < 0 for unit in units)
     return SignTest(wins, losses, len(units) - wins - losses, *_binomial(wins, losses))

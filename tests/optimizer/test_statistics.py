@@ -22,7 +22,7 @@ from optimizer.statistics import (
     wilson_interval,
 )
 from optimizer.statistics.lattice import flipped_sums, resampled_sums
-from optimizer.statistics.paired import bootstrap_exact
+from optimizer.statistics.paired import bootstrap, bootstrap_exact
 
 differences = st.lists(st.one_of(st.none(), st.floats(-1, 1)), max_size=40)
 scores = st.sampled_from([0.0, 0.25, 0.5, 1.0])
@@ -145,6 +145,8 @@ def test_the_exact_bootstrap_copes_with_three_decimals() -> None:
     units = [Fraction(draw.randrange(-1000, 1001), 1000) for _ in range(25)]
     low, high = bootstrap_exact(units)[95]
     assert low < float(sum(units) / 25) < high
+    resampled = bootstrap(units)[95]
+    assert resampled == pytest.approx((low, high), abs=0.02)
 
 
 @given(pairs)
@@ -172,6 +174,13 @@ def test_replicates_are_averaged_before_they_are_counted() -> None:
 def test_nothing_measured_is_not_a_difference_of_zero() -> None:
     found = compare([Pair("a", None, 1.0)])
     assert (found.mean, found.low, found.coverage) == (None, None, 0.0)
+
+
+def test_thirds_are_thirds() -> None:
+    found = compare([Pair("a", 0.0, 1 / 3), Pair("b", 2 / 3, 1.0), Pair("c", 1.0, 2 / 3)])
+    assert found.mean == 1 / 9
+    assert found.sign_flip is not None
+    assert found.sign_flip.one_sided == 0.5
 
 
 def test_one_gain_among_ties_proves_nothing() -> None:
