@@ -12,7 +12,7 @@ hash = $(shell cat $(1) | sha256sum | cut -c1-16)
 APP_FILES := requirements/base.txt requirements/env.txt requirements/ml.txt
 APP_STAMP := $(VENV)/installed-app-$(call hash,$(APP_FILES))
 DEV_STAMP := $(VENV)/installed-dev-$(call hash,$(APP_FILES) requirements/dev.txt)
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+PIP := $(PY) -m pip install -qq --disable-pip-version-check
 
 # Flags of `make demo`: EXIT=1 ends after the climb, FULL=1 takes more tasks and steps, PORT=8001.
 DEMO_FLAGS := $(if $(EXIT),--exit) $(if $(FULL),--full) $(if $(PORT),--port $(PORT))
@@ -70,7 +70,7 @@ distclean: clean ## remove the installation too
 	@rm -rf $(VENV)
 
 $(APP_STAMP): | $(PY)
-	@echo "installing the product into $(VENV)"
+	@echo "installing the product into $(VENV) (a minute or two)"
 	@$(PIP) $(addprefix -r ,$(APP_FILES))
 	@rm -f $(VENV)/installed-*; touch $@
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import urlsplit
@@ -50,19 +51,19 @@ class StreamConsumer(AsyncWebsocketConsumer):
     _pump: asyncio.Task[None] | None = None
 
     async def connect(self) -> None:
-        reason = await self._refusal()
+        user: Any = self.scope["user"]  # put there by channels' AuthMiddleware, lazily
+        reason = await self._refusal(user)
         if reason is not None:
             log.info("socket refused", reason=reason, path=self.scope["path"])
             await self.close()
             return
-        self._user_id = self.scope["user"].pk
-        _open_sockets[self._user_id] += 1
+        self._user_id = user.pk
+        _open_sockets[user.pk] += 1
         await self.accept()
 
-    async def _refusal(self) -> str | None:
-        if not is_same_origin(self.scope):
+    async def _refusal(self, user: Any) -> str | None:
+        if not is_same_origin(self.scope["headers"]):
             return "foreign origin"
-        user = self.scope["user"]
         if not user.is_authenticated:
             return "not signed in"
         if _open_sockets[user.pk] >= settings.FEED_SOCKETS_PER_USER:
@@ -115,13 +116,13 @@ def parse_after(text: str | None) -> int | None:
     return after if is_sequence else None
 
 
-def is_same_origin(scope: dict[str, Any]) -> bool:
+def is_same_origin(raw_headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether the page that opens the socket comes from this host, or from a trusted origin.
 
     Cookies are sent with a socket from any page; the Origin header is what tells them apart. A
     browser always sends it.
     """
-    headers = dict(scope["headers"])
+    headers = dict(raw_headers)
     origin = headers.get(b"origin", b"").decode("latin-1")
     host = headers.get(b"host", b"").decode("latin-1")
     return bool(origin) and (

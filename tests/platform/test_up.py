@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import httpx
 import psutil
@@ -20,11 +19,10 @@ from tests.live import MakeStack
 from tests.waiting import wait_until
 
 
-def test_it_starts_fast_and_small_and_refuses_a_second(make_stack: MakeStack) -> None:
+def test_it_stays_small_repairs_itself_and_is_alone(make_stack: MakeStack) -> None:
+    """How fast it starts is a figure of `make bench NAME=startup`: here other tests may run too."""
     stack = make_stack()
-    started_s = time.monotonic()
     stack.start()
-    assert time.monotonic() - started_s < 5
     wait_until(lambda: "ready: http://127.0.0.1" in stack.output, limit_s=5, what="the address")
 
     children = stack.children()
