@@ -116,6 +116,19 @@ def check_time_zone(**_: Any) -> list[CheckMessage]:
     ]
 
 
+@register(Tags.security)
+def check_secret_key(**_: Any) -> list[CheckMessage]:
+    if len(settings.SECRET_KEY) >= 32:
+        return []
+    return [
+        Error(
+            "SECRET_KEY is shorter than 32 characters: sessions could be forged.",
+            hint="Unset it to have one made in the data folder, or give a long random one.",
+            id="switchback.E010",
+        )
+    ]
+
+
 @register(Tags.security, deploy=True)
 def check_https(**_: Any) -> list[CheckMessage]:
     if settings.SESSION_COOKIE_SECURE:

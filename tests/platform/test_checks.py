@@ -26,6 +26,7 @@ def test_the_default_configuration_is_clean() -> None:
         ({"STACK": "scale", "DATABASE_URL": None}, "switchback.E002"),
         ({"STACK": "scale", "BROKER_URL": None}, "switchback.E003"),
         ({"DATA_DIR": Path("/nonexistent/data")}, "switchback.E004"),
+        ({"SECRET_KEY": "short"}, "switchback.E010"),
         ({"TIME_ZONE": "America/Chicago"}, "switchback.E009"),
     ],
 )
