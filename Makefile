@@ -74,10 +74,10 @@ $(APP_STAMP): | $(PY)
 	@$(PIP) $(addprefix -r ,$(APP_FILES))
 	@rm -f $(VENV)/installed-*; touch $@
 
-$(DEV_STAMP): $(APP_STAMP)
-	@echo "installing what tests need into $(VENV)"
+$(DEV_STAMP): | $(PY)
+	@echo "installing the product and what its tests need into $(VENV) (a few minutes)"
 	@$(PIP) $(addprefix -r ,$(APP_FILES)) -r requirements/dev.txt
-	@touch $@
+	@rm -f $(VENV)/installed-*; touch $@ $(APP_STAMP)
 
 $(PY):
 	@for python in "$${PYTHON:-python3}" python3.13 python3.12 python3.11; do \
