@@ -1,7 +1,7 @@
 """Fetch and authorise the object of a page in one call.
 
-An object is always looked up inside the project of the address, so that an id of another project is answered
-like one that does not exist.
+An object is always looked up inside the project of the address, so that an id of another project
+is answered like one that does not exist.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ M = TypeVar("M", bound=Model)
 def run_for_view(actor: Actor, project_id: int, run_id: int) -> Run:
     return _in_project(
         Run.objects.select_related(
-            "project", "environment_version__environment", "rubric_version__rubric", "model", "stream"
+            "project",
+            "environment_version__environment",
+            "rubric_version__rubric",
+            "model",
+            "stream",
         ),
         project_for_view(actor, project_id),
         run_id,

@@ -1,11 +1,12 @@
 """Geometry of the drawn figures: the climb and the curves of training.
 
-Pure: numbers in, coordinates out; templates turn them into SVG. A rung without a score has no point, and what
-errored is a hatched mark on the axis, never a point at zero.
+Pure: numbers in, coordinates out; templates turn them into SVG. A rung without a score has no
+point, and what errored is a hatched mark on the axis, never a point at zero.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,8 +60,8 @@ class Point:
     x: float
     y: float
     look: str
-    """`reference`, `better`, `regressed`, `inconclusive` or `infrastructure` when measured; else `running`,
-    `pending` or `failed`."""
+    """Measured: `reference`, `better`, `regressed`, `inconclusive` or `infrastructure`; else
+    `running`, `pending` or `failed`."""
     is_measured: bool
     low_y: float | None
     high_y: float | None
@@ -166,7 +167,7 @@ def _segments(points: Sequence[Point]) -> list[Segment]:
 
 def _trail(points: Sequence[tuple[float, float]]) -> str:
     head = f"M {points[0][0]} {points[0][1]} "
-    return head + " ".join(_curve(a, b) for a, b in zip(points, points[1:], strict=False))
+    return head + " ".join(_curve(a, b) for a, b in itertools.pairwise(points))
 
 
 def _area(points: Sequence[Point], bottom: int) -> str:
@@ -224,7 +225,7 @@ def line_chart(
     total_steps: int = 0,
     frame: Frame = CHART,
 ) -> LineChart:
-    """`top` fixes the upper end of the scale; without it the scale ends at a round number above the data."""
+    """`top` fixes the upper end of the scale; without it that is a round number above the data."""
     finite = [v for v in values if v is not None and math.isfinite(v)]
     ceiling = top if top is not None else _round_up(max(finite, default=1.0))
     floor = min(0.0, min(finite, default=0.0))
@@ -233,7 +234,9 @@ def line_chart(
     last_step = max(total_steps, steps[-1] if steps else 1, first + 1)
 
     def x(step: int) -> float:
-        return round(frame.left + (step - first) / (last_step - first) * (frame.right - frame.left), 1)
+        return round(
+            frame.left + (step - first) / (last_step - first) * (frame.right - frame.left), 1
+        )
 
     def y(value: float) -> float:
         return frame.y((value - floor) / span)

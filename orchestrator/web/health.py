@@ -1,7 +1,7 @@
 """Is everything that a page depends on alive? Read by the status bar, never waited for by a page.
 
-The model server is asked in a thread of its own with a deadline; a page shows what the last answer was and how
-old it is. Workers are seen by the leases that they hold: one that holds none is idle, which looks the same as
+The model server is asked in a thread of its own with a deadline; a page shows its last answer.
+Workers are seen by the leases that they hold: one that holds none is idle, which looks the same as
 one that is not there until a job waits for it.
 """
 
@@ -62,12 +62,13 @@ class ModelServerProbe:
             if reply.status_code == 200:
                 sign = Sign("model server", "ok", "model server ok", model)
             else:
-                sign = Sign(
-                    "model server", "bad", f"model server answers {reply.status_code}", url
-                )
+                sign = Sign("model server", "bad", f"model server answers {reply.status_code}", url)
         except (httpx.HTTPError, ValueError) as error:
             sign = Sign(
-                "model server", "warn", "model server not reachable", f"{url}: {type(error).__name__}"
+                "model server",
+                "warn",
+                "model server not reachable",
+                f"{url}: {type(error).__name__}",
             )
         with self._lock:
             self._sign = sign
@@ -111,7 +112,9 @@ def worker_sign() -> Sign:
 
 def database_sign() -> Sign:
     """The page that shows it has just read from it."""
-    return Sign("database", "ok", "database ok", settings.DATABASES["default"]["ENGINE"].rsplit(".", 1)[-1])
+    return Sign(
+        "database", "ok", "database ok", settings.DATABASES["default"]["ENGINE"].rsplit(".", 1)[-1]
+    )
 
 
 def signs() -> list[Sign]:

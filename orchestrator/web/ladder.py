@@ -1,4 +1,4 @@
-"""What the ladder shows of a climb, put together from its rungs: rows, harness differences, edits, curves."""
+"""What the ladder shows of a climb: rows of rungs, harness differences, edits, curves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def claim(climb: Climb, rungs: Sequence[Rung]) -> str:
     if climb.has_ended and climb.state != "completed":
         ending = "stopped" if climb.state == "failed" else "cancelled"
         text = text.replace("; climbing", f"; {ending}").replace(
-            "The climb has not measured its baseline yet", f"The climb was {ending} before its baseline was measured"
+            "The climb has not measured its baseline yet",
+            f"The climb was {ending} before its baseline was measured",
         )
     return text
 
@@ -77,9 +78,10 @@ class ComponentDiff:
 
 
 def harness_diff(before: Mapping[str, str], after: Mapping[str, str]) -> list[ComponentDiff]:
-    """Component by component, changed ones first. Demonstrations are kept whole to be read as dialogues."""
+    """Component by component, changed ones first. Demonstrations are whole dialogues."""
     diffs = [
-        _component(key, before.get(key), after.get(key)) for key in sorted(before.keys() | after.keys())
+        _component(key, before.get(key), after.get(key))
+        for key in sorted(before.keys() | after.keys())
     ]
     return sorted(diffs, key=lambda diff: diff.word == "unchanged")
 
@@ -205,7 +207,10 @@ def training_curves(steps: Sequence[Mapping[str, Any]], total: int = 0) -> Train
         steps=steps,
         total=total,
         reward=line_chart(
-            numbers, [_number(step.get("reward_mean")) for step in steps], top=1.0, total_steps=total
+            numbers,
+            [_number(step.get("reward_mean")) for step in steps],
+            top=1.0,
+            total_steps=total,
         ),
         surprise=line_chart(
             numbers,

@@ -260,7 +260,9 @@ def environment_cards(project_id: int) -> list[EnvironmentCard]:
     """Three queries, whatever the number of environments."""
     environments = list(Environment.objects.filter(project_id=project_id).order_by("name"))
     newest: dict[int, EnvironmentVersion] = {}
-    for version in EnvironmentVersion.objects.filter(environment__in=environments).order_by("number"):
+    for version in EnvironmentVersion.objects.filter(environment__in=environments).order_by(
+        "number"
+    ):
         newest[version.environment_id] = version
     counts: dict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(Split.values, 0))
     families: dict[int, set[str]] = defaultdict(set)
@@ -287,7 +289,9 @@ def environment_cards(project_id: int) -> list[EnvironmentCard]:
 
 
 def rubrics_of(project_id: int) -> QuerySet[Rubric]:
-    return Rubric.objects.filter(project_id=project_id).prefetch_related("versions").order_by("name")
+    return (
+        Rubric.objects.filter(project_id=project_id).prefetch_related("versions").order_by("name")
+    )
 
 
 def training_jobs_of(project_id: int, *, limit: int = 50) -> list[TrainingJob]:

@@ -1,4 +1,4 @@
-"""Text from outside, made safe to look at: odd characters shown as marks, commands coloured, long texts cut.
+"""Text from outside, made safe to look at: odd characters as marks, commands coloured, texts cut.
 
 What is stored is never changed: copy and download give the stored text.
 """
@@ -14,8 +14,8 @@ from django.utils.safestring import SafeString, mark_safe
 PREVIEW_CHARS = 64_000
 CELL_CHARS = 200
 
-# Direction marks and invisible characters that can hide or reorder text. Joiners (U+200C, U+200D) stay: scripts
-# and emoji need them.
+# Direction marks and invisible characters that can hide or reorder text. Joiners (U+200C, U+200D)
+# stay: scripts and emoji need them.
 _NAMED = re.compile("[\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -24,7 +24,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def visible(text: str) -> SafeString:
     """Escaped HTML in which control, direction and invisible characters are marks with a name."""
     text = text.replace("\r\n", "\n")
-    shown = escape(_SURROGATE.sub("\ufffd", text))
+    shown = str(escape(_SURROGATE.sub("\ufffd", text)))
     shown = _CONTROL.sub(lambda m: _control_picture(m.group()), shown)
     shown = _NAMED.sub(lambda m: f'<span class="ch">U+{ord(m.group()):04X}</span>', shown)
     return mark_safe(shown)
@@ -87,7 +87,11 @@ def shell(command: str) -> SafeString:
         "",
         "{}",
         (
-            (mark_safe(f'<span class="sh-{kind}">{visible(text)}</span>') if kind else visible(text),)
+            (
+                mark_safe(f'<span class="sh-{kind}">{visible(text)}</span>')
+                if kind
+                else visible(text),
+            )
             for kind, text in shell_tokens(command)
         ),
     )

@@ -1,8 +1,8 @@
 """A rollout's events as the cards of its trace.
 
-Pure. Cards follow the sequence number. Events before a restart belong to an attempt that was cut off: they are
-kept, folded, and the last attempt is the one that counts. An event of a kind that this page does not know
-becomes a card with its raw JSON.
+Pure. Cards follow the sequence number. Events before a restart belong to an attempt that was cut
+off: they are kept, folded, and the last attempt is the one that counts. An event of a kind that
+this page does not know becomes a card with its raw JSON.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ def _action(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
 
 def _observation(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
     segments = []
-    for raw in payload.get("segments") or []:
+    raw_segments = payload.get("segments")
+    for raw in raw_segments if isinstance(raw_segments, list) else []:
         if not isinstance(raw, dict):
             continue
         kind = str(raw.get("kind", ""))

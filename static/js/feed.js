@@ -7,7 +7,7 @@
 
 const FIRST_WAIT_MS = 250;
 const LONGEST_WAIT_MS = 8000;
-/* A connection that stays silent for so long is asked again; the server sends nothing when nothing happens. */
+/* A page that nobody looks at for so long gives its socket back. */
 const HIDDEN_CLOSE_MS = 60000;
 
 export class Feed {
@@ -34,13 +34,15 @@ export class Feed {
     if (this.state === "paused" || this.state === "ended") return;
     const socket = new WebSocket(this.url);
     this.socket = socket;
+    this.opened = false;
     socket.onopen = () => {
+      this.opened = true;
       socket.send(JSON.stringify({ after: this.last }));
       this.heardAt = Date.now();
       this.set("live");
     };
     socket.onmessage = (message) => socket === this.socket && this.receive(JSON.parse(message.data));
-    socket.onclose = (event) => socket === this.socket && this.closed(event.code);
+    socket.onclose = () => socket === this.socket && this.closed();
   }
 
   receive(frame) {
@@ -61,17 +63,26 @@ export class Feed {
     if (fresh.length) this.onEvents(fresh);
   }
 
-  closed(code) {
+  closed() {
     this.socket = null;
     if (this.state === "paused" || this.state === "ended") return;
-    if (code === 4401 || code === 4403 || code === 4404) {
-      this.set("lost");
-      return;
-    }
+    if (!this.opened) this.ask();
     this.set("reconnecting");
     const jitter = 0.75 + Math.random() / 2;
     this.timer = setTimeout(() => this.open(), this.waitMs * jitter);
     this.waitMs = Math.min(LONGEST_WAIT_MS, this.waitMs * 2);
+  }
+
+  /* A refused handshake does not say why. The page itself does: signed out, or not allowed any more. */
+  async ask() {
+    try {
+      const answer = await fetch(location.href, { method: "HEAD", redirect: "manual", credentials: "same-origin" });
+      if (answer.type !== "opaqueredirect" && answer.status !== 404 && answer.status !== 403) return;
+      clearTimeout(this.timer);
+      this.set("lost");
+    } catch {
+      /* The server is away; the timer tries again. */
+    }
   }
 
   hurry() {
@@ -120,7 +131,7 @@ export function showState(feed) {
   const button = document.querySelector("[data-live]");
   if (!button) return () => {};
   const text = button.querySelector("span");
-  const words = { connecting: "connecting", live: "live", paused: "paused", ended: "finished", lost: "not allowed any more" };
+  const words = { connecting: "connecting", live: "live", paused: "paused", ended: "finished", lost: "signed out, reload the page" };
   let state = "connecting";
   let heardAt = Date.now();
   const draw = () => {

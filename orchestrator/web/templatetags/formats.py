@@ -14,53 +14,13 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from orchestrator.web import text as texts
+from orchestrator.web.icons import ICONS
 
 register = template.Library()
 
 DASH = "–"
 MINUS = "\N{MINUS SIGN}"
 THEMES = ("light", "dark")
-
-# Stroke paths on a 16 by 16 grid, drawn for this product.
-ICONS: dict[str, str] = {
-    "overview": "M2.5 7.6 8 3l5.5 4.6V13h-11z",
-    "environments": "M2 3.5h12v9H2zM4.5 6.5l2 1.75-2 1.75M8.5 10h3",
-    "runs": "M3 4h10M3 8h10M3 12h6",
-    "rubrics": "M3 4l1.2 1.2L6.5 3M3 10l1.2 1.2L6.5 9M9 4.5h4M9 10.5h4",
-    "train": "M2 13c3 0 3-9 6-9s3 6 6 6",
-    "ladder": "M2.5 13h3v-3h3V7h3V4h2",
-    "settings": "M2 4.5h6M11.5 4.5H14M2 11.5h2.5M8 11.5h6M8 4.5a1.75 1.75 0 1 0 3.5 0a1.75 1.75 0 1 0-3.5 0M4.5 11.5a1.75 1.75 0 1 0 3.5 0a1.75 1.75 0 1 0-3.5 0",
-    "more": "M3 8h.01M8 8h.01M13 8h.01",
-    "copy": "M5.5 5.5h8v8h-8zM3.5 10.5h-1v-8h8v1",
-    "check": "M3 8.5 6.5 12 13 4.5",
-    "up": "M8 12.5v-9M4 7l4-4 4 4",
-    "down": "M8 3.5v9M4 9l4 4 4-4",
-    "approx": "M2.5 6.5c2-2.2 3.8-2.2 5.5-.6s3.5 1.6 5.5-.6M2.5 11.5c2-2.2 3.8-2.2 5.5-.6s3.5 1.6 5.5-.6",
-    "flag": "M4 14V2.5M4 3h8l-2 2.75 2 2.75H4",
-    "cross": "M4 4l8 8M12 4l-8 8",
-    "alert": "M8 2.5 14.5 13.5h-13zM8 6.5v3M8 11.5v.01",
-    "dash": "M4 8h8",
-    "clock": "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2zM8 4.8V8l2.2 1.6",
-    "pause": "M5.5 3.5v9M10.5 3.5v9",
-    "play": "M5 3.5 12.5 8 5 12.5z",
-    "stop": "M4 4h8v8H4z",
-    "sun": "M8 5.2a2.8 2.8 0 1 0 0 5.6 2.8 2.8 0 0 0 0-5.6zM8 1.5v1.2M8 13.3v1.2M1.5 8h1.2M13.3 8h1.2M3.4 3.4l.85.85M11.75 11.75l.85.85M3.4 12.6l.85-.85M11.75 4.25l.85-.85",
-    "moon": "M13 9.8A5.5 5.5 0 0 1 6.2 3 5.5 5.5 0 1 0 13 9.8z",
-    "system": "M2 3h12v8H2zM6 14h4M8 11v3",
-    "out": "M9.5 3H3v10h6.5M6.5 8H14M11.5 5.5 14 8l-2.5 2.5",
-    "lock": "M3.5 7.5h9v6h-9zM5.5 7.5v-2a2.5 2.5 0 0 1 5 0v2",
-    "link": "M6.5 9.5l3-3M7 4.5l1.2-1.2a2.8 2.8 0 0 1 4 4L11 8.5M9 11.5l-1.2 1.2a2.8 2.8 0 0 1-4-4L5 7.5",
-    "prev": "M10 3.5 5.5 8l4.5 4.5",
-    "next": "M6 3.5 10.5 8 6 12.5",
-    "download": "M8 2.5v8M4.5 7.5 8 11l3.5-3.5M3 13.5h10",
-    "key": "M10.5 2.5a3 3 0 1 0 0 6 3 3 0 0 0 0-6zM8.3 7.7 3 13M4.5 11.5l1.5 1.5",
-    "agent": "M8 2.2a2.6 2.6 0 1 0 0 5.2 2.6 2.6 0 0 0 0-5.2zM3 13.8c.4-3 2.4-4.4 5-4.4s4.6 1.4 5 4.4",
-    "eye": "M1.5 8C3 5 5.3 3.7 8 3.7S13 5 14.5 8C13 11 10.7 12.3 8 12.3S3 11 1.5 8zM8 6.2a1.8 1.8 0 1 0 0 3.6 1.8 1.8 0 0 0 0-3.6z",
-    "scales": "M8 2.5v11M5 13.5h6M3 4.5h10M3 4.5 1.3 9h3.4zM13 4.5 11.3 9h3.4z",
-    "task": "M4 2.5h8v11H4zM6 5.5h4M6 8h4M6 10.5h2",
-    "keyboard": "M1.5 4.5h13v7h-13zM4 7h.01M6.7 7h.01M9.3 7h.01M12 7h.01M5 9.5h6",
-    "plus": "M8 3v10M3 8h10",
-}
 
 
 @register.simple_tag
@@ -110,7 +70,9 @@ def decimal(value: float | None, digits: int = 2) -> str:
 
 @register.filter
 def percent(value: float | None) -> str:
-    return f"{100 * value:.0f}\N{NO-BREAK SPACE}%" if value is not None and _is_number(value) else DASH
+    return (
+        f"{100 * value:.0f}\N{NO-BREAK SPACE}%" if value is not None and _is_number(value) else DASH
+    )
 
 
 @register.simple_tag
@@ -236,7 +198,11 @@ STATE_WORDS = {
 def pill(state: str, word: str = "") -> SafeString:
     """The mark of a state: colour, icon and word together."""
     look, mark = STATE_LOOKS.get(state, ("", "dash"))
-    drawn = mark_safe('<span class="ring" aria-hidden="true"></span>') if mark == "ring" else icon(mark, "s")
+    drawn = (
+        mark_safe('<span class="ring" aria-hidden="true"></span>')
+        if mark == "ring"
+        else icon(mark, "s")
+    )
     return format_html(
         '<span class="pill {}" data-state="{}">{}<span>{}</span></span>',
         look,
@@ -253,7 +219,10 @@ def verdict_pill(value: float | None) -> SafeString:
         return format_html('<span class="pill">{}</span>', DASH)
     look, mark = ("good", "check") if value >= 0.5 else ("bad", "cross")
     return format_html(
-        '<span class="pill {}" data-state="scored">{}<span>{}</span></span>', look, icon(mark, "s"), score(value)
+        '<span class="pill {}" data-state="scored">{}<span>{}</span></span>',
+        look,
+        icon(mark, "s"),
+        score(value),
     )
 
 
@@ -336,8 +305,9 @@ def shell(value: Any) -> SafeString:
 
 
 @register.filter
-def cell(value: Any, limit: int = texts.CELL_CHARS) -> str:
-    return texts.cell(str(value), limit)
+def cell(value: Any, limit: int = texts.CELL_CHARS) -> SafeString:
+    """One line, cut, with odd characters as marks."""
+    return texts.visible(texts.cell(str(value), limit))
 
 
 @register.filter
@@ -359,7 +329,12 @@ def pad(value: int) -> str:
 @register.filter
 def number(value: Any, digits: int = 2) -> str:
     """A metric; what is not finite is named, what is missing is a dash."""
-    if value is None or value == "" or isinstance(value, bool) or not isinstance(value, int | float):
+    if (
+        value is None
+        or value == ""
+        or isinstance(value, bool)
+        or not isinstance(value, int | float)
+    ):
         return str(value["$number"]) if isinstance(value, dict) and "$number" in value else DASH
     if not math.isfinite(value):
         return str(value)
@@ -376,7 +351,9 @@ def scientific(value: float | None) -> str:
     if value < 10_000:
         return f"{value:.1f}"
     mantissa, exponent = f"{value:.1e}".split("e")
-    return f"{mantissa}·10" + str(int(exponent)).translate(str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"))
+    return f"{mantissa}·10" + str(int(exponent)).translate(
+        str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+    )
 
 
 # --- for runs and rollouts --------------------------------------------------------------------
@@ -398,12 +375,14 @@ def failed(tally: Any) -> int:
 
 @register.simple_tag
 def rollout_pill(state: str, value: float | None) -> SafeString:
-    """Pill of a rollout. A scored one is green from one half upward and red below, with its own sign."""
+    """Pill of a rollout. Scored: green from one half upward, red below, each with its own sign."""
     if state != "scored" or value is None:
         return pill(state)
     look, mark = ("good", "check") if value >= 0.5 else ("bad", "cross")
     return format_html(
-        '<span class="pill {}" data-state="scored">{}<span>scored</span></span>', look, icon(mark, "s")
+        '<span class="pill {}" data-state="scored">{}<span>scored</span></span>',
+        look,
+        icon(mark, "s"),
     )
 
 

@@ -1,1 +1,1 @@
-"""Pages. Each view fetches and authorises in one call, reads through queries, and renders one template."""
+"""Pages. A view fetches and authorises in one call, reads by queries, renders one template."""

@@ -35,11 +35,13 @@ def climb_list(request: HttpRequest, project_id: int) -> HttpResponse:
         rungs = sorted(climb.rungs.all(), key=lambda rung: rung.index)
         names = [rung.get_kind_display() for rung in rungs]
         rows.append(
-            {"climb": climb, "headline": claim(climb, rungs), "mini": climb_figure(rungs, names, MINI)}
+            {
+                "climb": climb,
+                "headline": claim(climb, rungs),
+                "mini": climb_figure(rungs, names, MINI),
+            }
         )
-    return page(
-        request, "web/climbs.html", project, "ladder", [Crumb("Ladder")], rows=rows
-    )
+    return page(request, "web/climbs.html", project, "ladder", [Crumb("Ladder")], rows=rows)
 
 
 @login_required
@@ -92,9 +94,7 @@ def _diff(climb: Climb, rungs: Any) -> dict[str, Any] | None:
 
 @login_required
 @require_safe
-def certificate(
-    request: HttpRequest, project_id: int, climb_id: int, index: int
-) -> JsonResponse:
+def certificate(request: HttpRequest, project_id: int, climb_id: int, index: int) -> JsonResponse:
     climb = access.climb_for_view(request.user, project_id, climb_id)
     rung = get_object_or_404(climb.rungs.all(), index=index)
     response = JsonResponse(rung.certificate, json_dumps_params={"indent": 2})

@@ -36,8 +36,8 @@ def environment_list(request: HttpRequest, project_id: int) -> HttpResponse:
         form = ConnectForm(request.POST)
         if form.is_valid():
             try:
-                environment = connect_environment(
-                    actor=request.user,
+                version = connect_environment(
+                    actor=request.user,  # type: ignore[arg-type] # login_required
                     project=project,
                     name=form.cleaned_data["name"],
                     base_url=form.cleaned_data["base_url"].strip(),
@@ -45,7 +45,10 @@ def environment_list(request: HttpRequest, project_id: int) -> HttpResponse:
             except EnvironmentProbeError as error:
                 form.add_error("base_url", str(error))
             else:
-                messages.success(request, f"{environment.name} answers. Its version 1 is stored.")
+                environment = version.environment
+                messages.success(
+                    request, f"{environment.name} answers. Its version {version.number} is stored."
+                )
                 return redirect("web:environment", project_id, environment.slug)
     else:
         project = project_for_view(request.user, project_id)
@@ -68,7 +71,9 @@ def environment_detail(request: HttpRequest, project_id: int, slug: str) -> Http
     environment = access.environment_for_view(request.user, project_id, slug)
     versions = queries.versions_of(environment.pk)
     wanted = request.GET.get("version", "")
-    version = next((v for v in versions if str(v.number) == wanted), versions[0] if versions else None)
+    version = next(
+        (v for v in versions if str(v.number) == wanted), versions[0] if versions else None
+    )
     split = request.GET.get("split", "")
     split = split if split in Split.values else ""
     family = request.GET.get("family", "")[:64]
@@ -149,6 +154,6 @@ def task_files(spec: dict[str, object]) -> list[tuple[str, str]]:
     files = spec.get("files")
     if not isinstance(files, dict):
         return []
-    return [(str(path), text if isinstance(text, str) else repr(text)) for path, text in files.items()]
-
-
+    return [
+        (str(path), text if isinstance(text, str) else repr(text)) for path, text in files.items()
+    ]

@@ -40,7 +40,9 @@ def rubric_detail(request: HttpRequest, project_id: int, rubric_id: int) -> Http
     rubric = access.rubric_for_view(request.user, project_id, rubric_id)
     versions = sorted(rubric.versions.all(), key=lambda version: -version.number)
     wanted = request.GET.get("version", "")
-    version = next((v for v in versions if str(v.number) == wanted), versions[0] if versions else None)
+    version = next(
+        (v for v in versions if str(v.number) == wanted), versions[0] if versions else None
+    )
     return page(
         request,
         "web/rubric.html",
@@ -51,7 +53,9 @@ def rubric_detail(request: HttpRequest, project_id: int, rubric_id: int) -> Http
         versions=versions,
         version=version,
         criteria=criteria_of(version.spec) if version else [],
-        pass_threshold=version.spec.get("pass_threshold", DEFAULTS.pass_threshold) if version else 0,
+        pass_threshold=version.spec.get("pass_threshold", DEFAULTS.pass_threshold)
+        if version
+        else 0,
         min_coverage=version.spec.get("min_coverage", DEFAULTS.min_coverage) if version else 0,
     )
 

@@ -16,7 +16,7 @@ from orchestrator.web.figures import stacked
 from orchestrator.web.frame import Crumb, page
 
 ROWS_PER_PAGE = 600
-"""Rows of the live table in one page. More are reached by `after`, and the page says how many there are."""
+"""Rows of the live table in one page; more are reached by `after`."""
 
 
 @login_required
@@ -66,7 +66,10 @@ def run_detail(request: HttpRequest, project_id: int, run_id: int) -> HttpRespon
         "web/run.html",
         run.project,
         "runs",
-        [Crumb("Runs", reverse("web:runs", args=[project_id])), Crumb(f"Run {run.pk}", copy=str(run.pk))],
+        [
+            Crumb("Runs", reverse("web:runs", args=[project_id])),
+            Crumb(f"Run {run.pk}", copy=str(run.pk)),
+        ],
         run=run,
         tally=counts,
         bars=tally_bars(counts.planned, counts),
@@ -102,7 +105,7 @@ def tally_bars(planned: int, counts: object) -> list[object]:
 @require_POST
 def run_cancel(request: HttpRequest, project_id: int, run_id: int) -> HttpResponse:
     run = access.run_for_edit(request.user, project_id, run_id)
-    cancel_run(actor=request.user, run=run)
+    cancel_run(actor=request.user, run=run)  # type: ignore[arg-type] # login_required
     messages.success(request, f"Run {run.pk} is being cancelled. What has a score keeps it.")
     return redirect("web:run", project_id, run_id)
 

@@ -80,7 +80,9 @@ def token_revoke(request: HttpRequest, project_id: int, token_id: int) -> HttpRe
 
 
 def about() -> list[tuple[str, str]]:
-    vendor = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}.get(connection.vendor, connection.vendor)
+    vendor = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}.get(
+        connection.vendor, connection.vendor
+    )
     return [
         ("Stack", settings.STACK),
         ("Database", vendor),
