@@ -31,11 +31,16 @@ class Waker(ABC):
         self._wake = wake
         self._lock = threading.Lock()  # protects _watched, shared with the event loop's thread
         self._watched: set[int] = set()
+        self._stop = threading.Event()
         self.restarts = 0
         """How often the connection was lost; for the log and for tests."""
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="waker", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ends the thread soon; a server never needs it, its process ends."""
+        self._stop.set()
 
     def watch(self, stream_id: int) -> None:
         with self._lock:
@@ -51,11 +56,10 @@ class Waker(ABC):
 
     @abstractmethod
     def listen(self) -> None:
-        """Connects, wakes all, then wakes what changes; returns or raises when the line breaks."""
+        """Connects, wakes all, then wakes what changes until stopped; raises if the line breaks."""
 
     def _run(self) -> None:
-        pause = threading.Event()
-        while True:
+        while not self._stop.is_set():
             try:
                 self.listen()
             except RuntimeError as error:
@@ -65,7 +69,7 @@ class Waker(ABC):
                 # The outermost loop of the thread: it must survive whatever breaks the connection.
                 log.warning("waker lost its connection", error=str(error), restarts=self.restarts)
             self.restarts += 1
-            pause.wait(_REOPEN_S)
+            self._stop.wait(_REOPEN_S)
 
 
 class DataVersionWaker(Waker):
@@ -77,15 +81,14 @@ class DataVersionWaker(Waker):
         try:
             self._wake(None)
             known: dict[int, int] = {}
-            version, pause = None, threading.Event()
-            while True:
+            version = None
+            while not self._stop.wait(_PERIOD_S):
                 (seen,) = database.execute("PRAGMA data_version").fetchone()
                 if seen != version:
                     version = seen
                     advanced = self._advanced(database, known)
                     if advanced:
                         self._wake(advanced)
-                pause.wait(_PERIOD_S)
         finally:
             database.close()
 
@@ -125,8 +128,9 @@ class NotifyWaker(Waker):
         with psycopg.connect(**parameters, autocommit=True) as listener:
             listener.execute(f"LISTEN {NOTIFY_CHANNEL}")
             self._wake(None)
-            for notice in listener.notifies():
-                self._wake(frozenset({int(notice.payload)}))
+            while not self._stop.is_set():
+                for notice in listener.notifies(timeout=1.0):
+                    self._wake(frozenset({int(notice.payload)}))
 
 
 def make_waker(wake: WakeUp) -> Waker:

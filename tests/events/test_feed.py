@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import threading
 from collections.abc import AsyncIterator
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.db import connection
 
 from orchestrator.events import feed as feed_module
 from orchestrator.events.feed import Hub
 from orchestrator.events.frames import Frame, _readers
 from orchestrator.events.services import NewEvent, append, create_stream
-from orchestrator.events.wakers import DataVersionWaker
+from orchestrator.events.wakers import DataVersionWaker, NotifyWaker, Waker
 from tests.base import make_project
 from tests.waiting import wait_until
 
@@ -38,6 +40,7 @@ def close_readers() -> None:
 async def hub() -> AsyncIterator[Hub]:
     hub = Hub()
     yield hub
+    hub._waker.stop()
     for task in hub._tasks:
         task.cancel()
     await asyncio.wait(hub._tasks) if hub._tasks else None
@@ -117,24 +120,58 @@ async def test_a_failed_feed_is_opened_again(hub: Hub, monkeypatch: pytest.Monke
     assert seqs(frames) == [1, 2, 3, 4]
 
 
-def test_a_waker_survives_a_broken_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    if connection.vendor != "sqlite":
-        pytest.skip("another waker serves this database")
-    woken: list[frozenset[int] | None] = []
-    waker = DataVersionWaker(woken.append)
-    real, broken = waker._advanced, [True]
+class Woken:
+    """A waker with what it said so far."""
 
-    def break_once(database: object, known: dict[int, int]) -> frozenset[int]:
-        if broken.pop() if broken else False:
-            raise OSError("disk is gone")
-        return real(database, known)  # type: ignore[arg-type] # handed through
+    def __init__(self, waker: Waker) -> None:
+        self.said: list[frozenset[int] | None] = []
+        self.waker = waker
+        waker._wake = self.said.append
 
-    monkeypatch.setattr(waker, "_advanced", break_once)
-    stream_id = new_stream()
-    waker.watch(stream_id)
-    waker.start()
-    wait_until(lambda: waker.restarts == 1, limit_s=3, what="the waker to reconnect")
-    wait_until(lambda: woken.count(None) == 2, limit_s=3, what="all to be woken again")
-    woken.clear()
-    write(stream_id, 1)
-    wait_until(lambda: frozenset({stream_id}) in woken, limit_s=3, what="a wake-up")
+    def start(self, stream_id: int) -> None:
+        self.waker.watch(stream_id)
+        self.waker.start()
+
+    def assert_survived(self, stream_id: int) -> None:
+        wait_until(lambda: self.waker.restarts == 1, limit_s=5, what="the waker to reconnect")
+        wait_until(lambda: self.said.count(None) == 2, limit_s=5, what="all to be woken again")
+        self.said.clear()
+        write(stream_id, 1)
+        wait_until(lambda: frozenset({stream_id}) in self.said, limit_s=5, what="a wake-up")
+
+
+# Each database has its waker; the other stack's tests run with the other stack.
+if settings.STACK == "embedded":
+
+    def test_the_polling_waker_survives_a_broken_connection(
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        waker, broken = DataVersionWaker(lambda _: None), [True]
+        woken = Woken(waker)
+        real = waker._advanced
+
+        def break_once(database: sqlite3.Connection, known: dict[int, int]) -> frozenset[int]:
+            if broken:
+                broken.clear()
+                raise OSError("disk is gone")
+            return real(database, known)
+
+        monkeypatch.setattr(waker, "_advanced", break_once)
+        stream_id = new_stream()
+        woken.start(stream_id)
+        woken.assert_survived(stream_id)
+
+else:
+
+    def test_the_notified_waker_survives_a_broken_connection() -> None:
+        woken, stream_id = Woken(NotifyWaker(lambda _: None)), new_stream()
+        woken.start(stream_id)
+        wait_until(lambda: None in woken.said, limit_s=5, what="the waker to listen")
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND query LIKE 'LISTEN%%'"
+            )
+        woken.assert_survived(stream_id)
+        # A connection that listens would keep the test database from being dropped.
+        woken.waker.stop()
