@@ -21,6 +21,7 @@ from orchestrator.agents.types import Completion, Message, Sampling, Segment
 
 REQUEST_TIMEOUT_S = 120.0
 """For one request; a batch of 48 rows on two busy cores needs some 40 s."""
+CONNECT_TIMEOUT_S = 5.0
 RETRY_FOR_S = 180.0
 """How long a server may be away. A killed model process is back in about 10 s."""
 RETRIED_STATUS = frozenset({429, 502, 503, 504})
@@ -47,7 +48,7 @@ class ModelClient:
         self._http = httpx.AsyncClient(
             base_url=endpoint.base_url.rstrip("/"),
             headers=headers,
-            timeout=httpx.Timeout(REQUEST_TIMEOUT_S, connect=5.0),
+            timeout=httpx.Timeout(REQUEST_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
             limits=httpx.Limits(max_connections=128, max_keepalive_connections=64),
             trust_env=False,
         )
@@ -65,20 +66,28 @@ class ModelClient:
         Raises:
             ModelError: after the deadline, or at once when waiting cannot help.
         """
+        url, limit = self.endpoint.base_url, f"{self._retry_for_s:g} s"
         deadline = time.monotonic() + self._retry_for_s
         attempt = 0
         while True:
+            left_s = deadline - time.monotonic()
+            timeout_s = max(0.1, min(REQUEST_TIMEOUT_S, left_s))
+            timeout = httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
             try:
-                answer = await self._http.post(path, json=body)
-            except httpx.TimeoutException:
+                answer = await self._http.post(path, json=body, timeout=timeout)
+            except httpx.UnsupportedProtocol as exc:
+                raise ModelError(
+                    f"Model endpoint {url!r} is not an http(s) address.", "model_unreachable"
+                ) from exc
+            except (httpx.ReadTimeout, httpx.WriteTimeout, httpx.PoolTimeout):
                 failure = ModelError(
-                    f"Model {self.endpoint.model} at {self.endpoint.base_url} gave no answer "
-                    f"within {REQUEST_TIMEOUT_S:.0f} s.",
+                    f"Model {self.endpoint.model} at {url} gave no answer within {timeout_s:.3g} "
+                    f"s; it was asked for {limit}.",
                     "model_timeout",
                 )
             except httpx.TransportError as exc:
                 failure = ModelError(
-                    f"Model endpoint {self.endpoint.base_url} cannot be reached "
+                    f"Model endpoint {url} could not be reached within {limit} "
                     f"({type(exc).__name__}). Is the model server running?",
                     "model_unreachable",
                 )
@@ -90,7 +99,7 @@ class ModelClient:
                     failure = self._refusal(answer)
                 elif answer.status_code in RETRIED_STATUS:
                     failure = ModelError(
-                        f"Model endpoint {self.endpoint.base_url} is overloaded "
+                        f"Model endpoint {url} was overloaded for {limit} "
                         f"(HTTP {answer.status_code}).",
                         "model_overloaded",
                     )
@@ -139,8 +148,16 @@ class ModelClient:
             text, code = answer.text[:300], ""
         cause = "context_overflow" if "context" in code else "model_refused"
         return ModelError(
-            f"Model {self.endpoint.model} refused the request (HTTP {answer.status_code}): {text}",
+            f"Model {self.endpoint.model} at {self.endpoint.base_url} refused the request "
+            f"(HTTP {answer.status_code}): {text}",
             cause,
+        )
+
+    def lacks(self, missing: object) -> ModelError:
+        """The error for an answer without something that is needed."""
+        return ModelError(
+            f"The answer of model endpoint {self.endpoint.base_url} lacks {missing}.",
+            "model_reply_invalid",
         )
 
 
@@ -154,7 +171,7 @@ class LocalModel:
         body = await self._client.post(
             "/v1/tokenize", {"messages": list(messages), "add_generation_prompt": True}
         )
-        return body["ids"], body["kinds"]
+        return self._tokens(body)
 
     async def tokenize_bridge(
         self, *, ended_turn: bool, segments: Sequence[Segment]
@@ -169,7 +186,13 @@ class LocalModel:
                 }
             },
         )
-        return body["ids"], body["kinds"]
+        return self._tokens(body)
+
+    def _tokens(self, body: dict[str, Any]) -> tuple[list[int], list[str]]:
+        ids, kinds = body.get("ids"), body.get("kinds")
+        if not isinstance(ids, list) or not isinstance(kinds, list) or len(ids) != len(kinds):
+            raise self._client.lacks("token ids with a kind each")
+        return ids, kinds
 
     async def complete(self, ids: Sequence[int], sampling: Sampling, *, seed: int) -> Completion:
         started = time.monotonic()
@@ -202,13 +225,11 @@ class LocalModel:
                 weight_version=choice.get("weight_version", ""),
             )
         except (KeyError, IndexError, TypeError) as exc:
-            raise ModelError(
-                f"The model server's answer lacks {exc}.", "model_reply_invalid"
-            ) from exc
+            raise self._client.lacks(exc) from exc
         if len(completion.logprobs) != len(token_ids):
             raise ModelError(
-                f"The model server gave {len(token_ids)} tokens but {len(completion.logprobs)} "
-                "log-probabilities.",
+                f"Model endpoint {self._client.endpoint.base_url} gave {len(token_ids)} tokens but "
+                f"{len(completion.logprobs)} log-probabilities.",
                 "model_reply_invalid",
             )
         return completion
@@ -237,15 +258,14 @@ class ChatModel:
         try:
             choice = answer["choices"][0]
             text = choice["message"]["content"] or ""
+            finish_reason = choice.get("finish_reason") or "stop"
         except (KeyError, IndexError, TypeError) as exc:
-            raise ModelError(
-                f"The answer of {self._client.endpoint.base_url} lacks {exc}.",
-                "model_reply_invalid",
-            ) from exc
-        usage = answer.get("usage") or {}
+            raise self._client.lacks(exc) from exc
+        usage = answer.get("usage")
+        usage = usage if isinstance(usage, dict) else {}
         return Completion(
             text=str(text),
-            finish_reason=str(choice.get("finish_reason") or "stop"),
+            finish_reason=str(finish_reason),
             tokens_in=int(usage.get("prompt_tokens") or 0),
             tokens_out=int(usage.get("completion_tokens") or 0),
             latency_s=time.monotonic() - started,
