@@ -17,10 +17,17 @@ from typing import Any
 
 import structlog
 from django.conf import settings
+from django.utils import timezone
 
 from optimizer.models import HarnessVersion
 from optimizer.store import load_harness
-from orchestrator.agents.client import ChatModel, Endpoint, LocalModel, ModelClient
+from orchestrator.agents.client import (
+    RETRY_FOR_S,
+    ChatModel,
+    Endpoint,
+    LocalModel,
+    ModelClient,
+)
 from orchestrator.agents.conversation import ChatConversation, TokenConversation
 from orchestrator.agents.models import EndpointKind, ModelEndpoint
 from orchestrator.agents.types import Conversation, Sampling
@@ -35,13 +42,15 @@ from orchestrator.jobs.registry import JobContext
 from orchestrator.runs import queries
 from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout, RolloutState, Run
 from orchestrator.runs.recorder import Recorder, Write
-from orchestrator.runs.rollout import AgentRollout, RolloutPlan, ended_payload
+from orchestrator.runs.rollout import AgentRollout, RolloutPlan
 from orchestrator.runs.services import end_failed_run, finish_run, mark_running
 from orchestrator.runs.signals import rollout_ended
 from rubrics.codec import from_json
 
 WATCH_S = 0.2
 """How soon a loop notices that it should end."""
+MODEL_PATIENCE_S = RETRY_FOR_S
+"""How long a rollout waits for a model that is away before it gives up."""
 ROLLOUT_LIMIT_S = 900.0
 """For one rollout, waiting for the model included: nothing may hold a run for ever."""
 
@@ -166,7 +175,8 @@ def _episode_settings(run: Run, max_steps: int) -> EpisodeSettings:
 async def _run_all(prepared: Prepared, ctx: JobContext) -> None:
     slots = asyncio.Semaphore(prepared.run.concurrency)
     interruption: list[Exception] = []
-    async with Recorder(ctx.fence) as recorder, ModelClient(prepared.endpoint) as client:
+    client = ModelClient(prepared.endpoint, retry_for_s=MODEL_PATIENCE_S)
+    async with Recorder(ctx.fence) as recorder, client:
 
         async def one(plan: RolloutPlan) -> None:
             async with slots:
@@ -232,9 +242,10 @@ async def _record_failure(rollout: Rollout, recorder: Recorder, cause: str, mess
             return {}
         rollout.state, rollout.score = RolloutState.ERRORED, None
         rollout.cause, rollout.message = cause, message
-        rollout.save(update_fields=["state", "score", "cause", "message"])
+        rollout.ended_at = timezone.now()
+        rollout.save(update_fields=["state", "score", "cause", "message", "ended_at"])
         return {
-            rollout.stream_id: [NewEvent("rollout.ended", ended_payload(rollout))],
+            rollout.stream_id: [NewEvent("rollout.ended", queries.ended_payload(rollout))],
             **announce_to_run(rollout),
         }
 

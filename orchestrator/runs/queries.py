@@ -182,6 +182,21 @@ def rollout_row(rollout: Rollout) -> dict[str, Any]:
     }
 
 
+def ended_payload(rollout: Rollout) -> dict[str, Any]:
+    """What the last event of a rollout carries."""
+    return {
+        "state": rollout.state,
+        "score": rollout.score,
+        "reward": rollout.reward,
+        "cause": rollout.cause,
+        "message": rollout.message,
+        "steps": rollout.n_steps,
+        "tokens_in": rollout.tokens_in,
+        "tokens_out": rollout.tokens_out,
+        "latency_s": rollout.latency_s,
+    }
+
+
 def finite_or_none(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 

@@ -3,7 +3,8 @@
 A single thread owns the connection and commits whatever has gathered since its last commit, so that
 32 rollouts cost few transactions. `record` returns after the commit: nothing is acknowledged or
 acted upon before it is in the log. Every transaction holds the job's fence, so that a zombie worker
-writes nothing.
+writes nothing. The writes of a commit that fails are tried one by one, so that a bad one takes no
+other with it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 
-from orchestrator.events.services import Fence, NewEvent, append, append_many, hold_fence
+from orchestrator.events.services import (
+    Fence,
+    LeaseLost,
+    NewEvent,
+    append,
+    append_many,
+    hold_fence,
+)
 
 MAX_BATCH = 64
 """Writes in one transaction; events per commit gain little beyond 50 (measured, stack reference).
@@ -28,7 +36,9 @@ class Write:
     """Rows to change and events to append, together or not at all."""
 
     apply: Callable[[], Mapping[int, Sequence[NewEvent]]]
-    """Runs inside the transaction; returns events by stream id."""
+    """Runs inside the transaction; returns events by stream id. May be called again after a failure
+    of the transaction.
+    """
 
 
 @dataclass
@@ -109,7 +119,11 @@ class Recorder:
                     for stream_id, items in pending.write.apply().items():
                         events.setdefault(stream_id, []).extend(items)
                 append_many(batches=events, fence=self._fence)
-        except Exception as exc:  # boundary: handed to every waiter, who records or ends the run
+        except Exception as exc:  # boundary: handed to the waiter, who records or ends the run
+            if len(batch) > 1 and not isinstance(exc, LeaseLost | OperationalError):
+                for pending in batch:
+                    self._commit([pending])
+                return
             for pending in batch:
                 _resolve(pending, exc)
         else:

@@ -30,6 +30,7 @@ from orchestrator.environments.session import EpisodeSettings
 from orchestrator.events.services import NewEvent
 from orchestrator.runs.grading import Graded, grade_rollout
 from orchestrator.runs.models import Rollout, RolloutState, TokenRow, VerdictRecord
+from orchestrator.runs.queries import ended_payload
 from orchestrator.runs.recorder import Recorder, Write
 from orchestrator.runs.seeds import derive_seed
 from rubrics.types import RubricSpec, Step
@@ -394,17 +395,3 @@ def kept(text: str | None) -> str | None:
     if text is None or len(text) <= KEPT_CHARS:
         return text
     return f"{text[:KEPT_CHARS]}\n[shortened: {len(text)} characters in all]"
-
-
-def ended_payload(rollout: Rollout) -> dict[str, Any]:
-    return {
-        "state": rollout.state,
-        "score": rollout.score,
-        "reward": rollout.reward,
-        "cause": rollout.cause,
-        "message": rollout.message,
-        "steps": rollout.n_steps,
-        "tokens_in": rollout.tokens_in,
-        "tokens_out": rollout.tokens_out,
-        "latency_s": rollout.latency_s,
-    }

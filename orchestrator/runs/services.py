@@ -16,11 +16,13 @@ from orchestrator.events.services import (
     Fence,
     NewEvent,
     append,
+    append_many,
     create_stream,
     hold_fence,
 )
 from orchestrator.jobs import services as jobs
-from orchestrator.projects.models import Project, User
+from orchestrator.projects.access import require
+from orchestrator.projects.models import Project, Role, User
 from orchestrator.runs import queries
 from orchestrator.runs.models import (
     ENDED_RUN_STATES,
@@ -127,6 +129,7 @@ def mark_running(*, run: Run, fence: Fence) -> None:
 
 def cancel_run(*, actor: User, run: Run) -> None:
     """Ends a run; rollouts without a result become `cancelled`. An ended run stays as it is."""
+    require(actor, run.project, Role.EDITOR)
     if run.has_ended:
         return
     if run.job is not None:
@@ -141,9 +144,7 @@ def end_cancelled_run(*, run: Run, fence: Fence | None) -> None:
     with transaction.atomic():
         if fence is not None:
             hold_fence(fence)
-        Rollout.objects.filter(run=run, state__in=OPEN_ROLLOUT_STATES).update(
-            state=RolloutState.CANCELLED, message="The run was cancelled.", ended_at=timezone.now()
-        )
+        _end_open_rollouts(run, state=RolloutState.CANCELLED, message="The run was cancelled.")
         _end(run=run, state=RunState.CANCELLED, error="", fence=fence)
 
 
@@ -166,10 +167,24 @@ def end_failed_run(*, run: Run, error: str, fence: Fence | None = None) -> None:
     with transaction.atomic():
         if fence is not None:
             hold_fence(fence)
-        Rollout.objects.filter(run=run, state__in=OPEN_ROLLOUT_STATES).update(
-            state=RolloutState.ERRORED, cause="run_failed", message=error, ended_at=timezone.now()
-        )
+        _end_open_rollouts(run, state=RolloutState.ERRORED, cause="run_failed", message=error)
         _end(run=run, state=RunState.FAILED, error=error, fence=fence)
+
+
+def _end_open_rollouts(run: Run, *, state: str, message: str, cause: str = "") -> None:
+    """Needs a transaction. Each tells it on its own stream and on the run's, as every end does."""
+    still_open = Rollout.objects.filter(run=run, state__in=OPEN_ROLLOUT_STATES)
+    rollouts = list(still_open.select_related("task", "harness").order_by("id"))
+    ends = {"state": state, "cause": cause, "message": message, "ended_at": timezone.now()}
+    still_open.update(**ends)
+    batches: dict[int, list[NewEvent]] = {run.stream_id: []}
+    for rollout in rollouts:
+        for name, value in ends.items():
+            setattr(rollout, name, value)
+        batches[rollout.stream_id] = [NewEvent("rollout.ended", queries.ended_payload(rollout))]
+        batches[run.stream_id].append(NewEvent("rollout", queries.rollout_row(rollout)))
+    if rollouts:
+        append_many(batches=batches)
 
 
 def _unscored_reason(run: Run, tally: queries.Tally) -> str:
