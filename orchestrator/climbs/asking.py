@@ -8,9 +8,10 @@ from typing import Any
 from django.db import transaction
 
 from orchestrator.climbs.budget import ROLLOUTS, open_budget, reserve, settle
-from orchestrator.climbs.models import Climb, ClimbRun, Rung
+from orchestrator.climbs.models import ENDED_CLIMB_STATES, Climb, ClimbRun, Rung
 from orchestrator.climbs.settings import ClimbSettings
 from orchestrator.events.services import Fence, NewEvent, append, hold_fence
+from orchestrator.jobs.errors import Cancelled
 from orchestrator.runs.models import Run
 from orchestrator.runs.seeds import derive_seed
 from orchestrator.runs.services import PlannedRollout, RunSpec, create_run, start_run
@@ -36,6 +37,7 @@ def ask_for_run(
     Raises:
         BudgetExceeded: the plan does not fit the climb's cap on rollouts.
         LeaseLost: another attempt moves the climb.
+        Cancelled: the climb ended meanwhile; nothing was made.
     """
     full_key = f"climb-{climb.pk}-{rung.kind}-{key}"
     existing = Run.objects.filter(key=full_key).first()
@@ -44,6 +46,9 @@ def ask_for_run(
     settings = ClimbSettings.from_json(climb.config)
     with transaction.atomic():
         hold_fence(fence)
+        # A climb may be cancelled between the look at its state and this; nobody would end the run.
+        if not Climb.objects.filter(pk=climb.pk).exclude(state__in=ENDED_CLIMB_STATES).exists():
+            raise Cancelled(f"{climb.name} has ended")
         reserve(
             budget=budget_of(climb, settings), key=full_key, amount=len(plan), phase=climb.phase
         )

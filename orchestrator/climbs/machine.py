@@ -17,7 +17,14 @@ from optimizer.models import HarnessVersion
 from orchestrator.climbs import harness_search, weights
 from orchestrator.climbs.asking import ask_for_run
 from orchestrator.climbs.conclusions import conclude_rung, conclude_without_test
-from orchestrator.climbs.models import Climb, ClimbState, Phase, Rung, RungState
+from orchestrator.climbs.models import (
+    ENDED_CLIMB_STATES,
+    Climb,
+    ClimbState,
+    Phase,
+    Rung,
+    RungState,
+)
 from orchestrator.climbs.services import fail_climb
 from orchestrator.environments.models import Split, Task
 from orchestrator.events.services import Fence, NewEvent, append, hold_fence
@@ -63,7 +70,8 @@ def _baseline(climb: Climb, fence: Fence) -> bool:
         return False
     if _is_lost(climb, run, fence):
         return False
-    conclude_rung(rung=rung, run=run, base=None, fence=fence)
+    if rung.state != RungState.DONE:  # a kill may lie between the verdict and the next phase
+        conclude_rung(rung=rung, run=run, base=None, fence=fence)
     return _enter(climb, Phase.SEARCH, fence)
 
 
@@ -85,16 +93,18 @@ def _harness_test(climb: Climb, fence: Fence) -> bool:
     rung = start_rung(climb, HARNESS, None, fence)
     assert rung.harness is not None  # the search ends with one
     if rung.harness_id == climb.seed_harness_id:
-        conclude_without_test(
-            rung=rung, sentence="No edit of the harness helped; the seed stays.", fence=fence
-        )
+        if rung.state != RungState.DONE:
+            conclude_without_test(
+                rung=rung, sentence="No edit of the harness helped; the seed stays.", fence=fence
+            )
         return _enter(climb, Phase.TRAIN, fence)
     run = _test_run(climb, rung, rung.harness, Purpose.EVALUATE, fence)
     if not run.has_ended:
         return False
     if _is_lost(climb, run, fence):
         return False
-    conclude_rung(rung=rung, run=run, base=_tested(climb, BASELINE), fence=fence)
+    if rung.state != RungState.DONE:
+        conclude_rung(rung=rung, run=run, base=_tested(climb, BASELINE), fence=fence)
     return _enter(climb, Phase.TRAIN, fence)
 
 
@@ -128,7 +138,8 @@ def _echo_test(climb: Climb, fence: Fence) -> bool:
     if _is_lost(climb, run, fence):
         return False
     base = _tested(climb, HARNESS) or _tested(climb, BASELINE)
-    conclude_rung(rung=rung, run=run, base=base, fence=fence)
+    if rung.state != RungState.DONE:
+        conclude_rung(rung=rung, run=run, base=base, fence=fence)
     return _finish(climb, fence)
 
 
@@ -223,9 +234,14 @@ def _enter(climb: Climb, phase: Phase, fence: Fence) -> bool:
 def _finish(climb: Climb, fence: Fence) -> bool:
     with transaction.atomic():
         hold_fence(fence)
-        Climb.objects.filter(pk=climb.pk, state=ClimbState.RUNNING).update(
-            phase=Phase.DONE, state=ClimbState.COMPLETED, ended_at=timezone.now()
+        # Pausing lets work in flight end: a pause that comes with the last verdict changes nothing.
+        completed = (
+            Climb.objects.filter(pk=climb.pk)
+            .exclude(state__in=ENDED_CLIMB_STATES)
+            .update(phase=Phase.DONE, state=ClimbState.COMPLETED, ended_at=timezone.now())
         )
+        if not completed:
+            return False
         append(
             stream_id=climb.stream_id,
             items=[

@@ -89,7 +89,9 @@ def pause_climb(*, actor: User, climb: Climb) -> None:
 def resume_climb(*, actor: User, climb: Climb) -> None:
     require(actor, climb.project, Role.EDITOR)
     with transaction.atomic():
-        _change_state(climb, (ClimbState.PAUSED,), ClimbState.RUNNING, "is not paused")
+        climb.refresh_from_db(fields=["started_at"])
+        state = ClimbState.RUNNING if climb.started_at else ClimbState.QUEUED
+        _change_state(climb, (ClimbState.PAUSED,), state, "is not paused")
         queue_advance(climb_id=climb.pk, after=f"resume-{timezone.now().timestamp():.6f}")
 
 
