@@ -174,14 +174,14 @@ class AgentRollout:
     async def _hear_step(self, payload: Mapping[str, Any]) -> None:
         observation = payload["observation"]
         segments = self._segments(observation)
-        action = self._progress.action
+        action, exit_status = self._progress.action, whole_number(observation.get("exit_status"))
         seq = await self._append(
             NewEvent(
                 "observation",
                 {
                     "step": payload["step"],
                     "segments": [{"kind": s.kind, "text": kept(s.text)} for s in segments],
-                    "exit_status": observation.get("exit_status"),
+                    "exit_status": exit_status,
                     "truncated": bool(observation.get("truncated")) or payload["is_shortened"],
                     "reward": payload["reward"],
                     "done": payload["done"],
@@ -197,7 +197,7 @@ class AgentRollout:
                 command=text_in(action, "command"),
                 answer=text_in(action, "answer"),
                 output="".join(s.text for s in segments if s.kind == "env_output"),
-                exit_status=observation.get("exit_status"),
+                exit_status=exit_status,
                 reward=payload["reward"],
                 done=payload["done"],
             )
@@ -374,6 +374,11 @@ class AgentRollout:
 def text_in(action: Action, name: str) -> str | None:
     value = action.get(name) if isinstance(action, Mapping) else None
     return value if isinstance(value, str) else None
+
+
+def whole_number(value: object) -> int | None:
+    """A field of a foreign observation can be anything, NaN included, which no log can hold."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def form_of(action: Action) -> str:
