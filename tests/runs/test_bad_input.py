@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Awaitable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -35,9 +33,9 @@ from tests.runs.drive import (
     number_of,
     rollouts,
 )
+from tests.runs.serving import serving
 
 pytestmark = pytest.mark.django_db(transaction=True)
-T = TypeVar("T")
 
 
 def assert_errored(rollout: Rollout, cause: str, *words: str) -> None:
@@ -399,25 +397,3 @@ def test_a_version_with_wrong_settings_fails_the_run_with_the_reason(
 def frame(observation: dict[str, Any], reward: float | None, *, done: bool) -> str:
     data = {"observation": observation, "reward": reward, "done": done}
     return json.dumps({"type": "observation", "data": data})
-
-
-@contextmanager
-def serving(server: AbstractAsyncContextManager[T]) -> Iterator[T]:
-    """Runs an asynchronous double in a loop of its own, beside the run's."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-
-    def call(work: Awaitable[T]) -> T:
-        async def run() -> T:
-            return await work
-
-        return asyncio.run_coroutine_threadsafe(run(), loop).result(10)
-
-    value = call(server.__aenter__())
-    try:
-        yield value
-    finally:
-        call(server.__aexit__(None, None, None))  # type: ignore[arg-type]  # only its end matters
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(5)
