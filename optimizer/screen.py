@@ -228,21 +228,23 @@ def assemble(pool: Pool, known: Posterior, tried: Iterable[Bundle], top: int) ->
         demonstrations = ranked[:number]
         candidates.add(tuple(sorted([*kept, *demonstrations])))
         for factor in pool.factors:
-            others = [i for i in kept if i not in factor]
-            candidates.add(tuple(sorted([*others, *demonstrations])))
+            rest = [i for i in kept if i not in factor]
+            candidates.add(tuple(sorted([*rest, *demonstrations])))
             for level in factor:
-                candidates.add(tuple(sorted([*others, level, *demonstrations])))
-    leader = max(candidates, key=lambda bundle: known.sum_of(pool.columns(bundle))[0])
-    candidates |= {_without_weakest(pool, known, leader) or leader}
-    scored = [Scored(bundle, *known.sum_of(pool.columns(bundle))) for bundle in candidates]
+                candidates.add(tuple(sorted([*rest, level, *demonstrations])))
+
+    def scored(bundle: Bundle) -> Scored:
+        return Scored(bundle, *known.sum_of(pool.columns(bundle)))
+
     # Shorter wins a tie: every edit costs the model some attention.
-    scored.sort(key=lambda item: (-item.mean, len(item.bundle), item.bundle))
-    plainer = _without_weakest(pool, known, scored[0].bundle)
+    leader, *others = sorted(
+        map(scored, candidates), key=lambda item: (-item.mean, len(item.bundle), item.bundle)
+    )
+    plainer = _without_weakest(pool, known, leader.bundle)
     if plainer is not None:
         # Whether the least certain edit belongs there is the one thing that a race should settle.
-        challenger = next(item for item in scored if item.bundle == plainer)
-        scored = [scored[0], challenger, *(s for s in scored[1:] if s is not challenger)]
-    return scored[:top]
+        others = [scored(plainer), *(item for item in others if item.bundle != plainer)]
+    return [leader, *others][:top]
 
 
 def _without_weakest(pool: Pool, known: Posterior, bundle: Bundle) -> Bundle | None:

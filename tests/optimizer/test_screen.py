@@ -38,6 +38,21 @@ pools = st.builds(
 ).filter(lambda pool: len(pool.edits) > 0)
 
 
+@given(pools, st.data())
+def test_a_race_pits_the_leader_against_itself_without_its_weakest_edit(
+    pool: Pool, data: st.DataObject
+) -> None:
+    blocks = first_wave(pool, 8, 0)
+    score = st.sampled_from([0.0, 1.0])  # many ties
+    seen = [Observation(block, f"t{i % 3}", data.draw(score)) for i, block in enumerate(blocks)]
+    ranked = [item.bundle for item in assemble(pool, posterior(pool, seen), blocks, 99)]
+    assert len(set(ranked)) == len(ranked)
+    others = [i for i in ranked[0] if i not in pool.demonstrations]
+    if others:
+        assert set(ranked[1]) < set(ranked[0])
+        assert len(ranked[1]) == len(ranked[0]) - 1
+
+
 def is_possible(pool: Pool, bundle: tuple[int, ...]) -> bool:
     n = sum(i in pool.demonstrations for i in bundle)
     return n <= pool.max_demonstrations and all(

@@ -13,8 +13,10 @@ from optimizer.statistics import Verdict
 from tests.optimizer.build import add
 from tests.optimizer.worlds import (
     FAMILIES,
+    AdditiveWorld,
     NullWorld,
     TerminalWorld,
+    additive_edits,
     config,
     result,
     simulate,
@@ -45,6 +47,16 @@ def test_where_nothing_helps_nothing_is_claimed() -> None:
         simulate(config(seed=seed), NullWorld(), seed)[0].verdict for seed in range(20)
     )
     assert verdicts[Verdict.IMPROVED] <= 1
+
+
+def test_independent_edits_are_told_apart() -> None:
+    subject = config(edits=additive_edits())
+    good = bad = 0
+    for seed in range(6):
+        found, _ = simulate(replace(subject, seed=seed), AdditiveWorld(), seed)
+        kept = [subject.edits[i].content.split()[0] for i in found.bundle]
+        good, bad = good + kept.count("good"), bad + kept.count("bad")
+    assert good >= 3 * bad
 
 
 def test_the_effects_say_what_happened() -> None:

@@ -47,6 +47,20 @@ class NullWorld:
         return self.level
 
 
+@dataclass(frozen=True)
+class AdditiveWorld:
+    """Independent edits whose text begins with what they do: good, bad or nothing."""
+
+    def rate(self, edits: tuple[Edit, ...], family: str) -> float:
+        steps = {"good": 0.1, "bad": -0.1, "nothing": 0.0}
+        rate = 0.4 + sum(steps[edit.content.split()[0]] for edit in edits)
+        return min(1.0, max(0.0, rate))
+
+
+def additive_edits(each: int = 4) -> tuple[Edit, ...]:
+    return tuple(say(f"{kind} {i}") for kind in ("good", "bad", "nothing") for i in range(each))
+
+
 def tasks(split: str, n: int) -> tuple[TaskRef, ...]:
     return tuple(TaskRef(f"{split}-{i:04d}", FAMILIES[i % len(FAMILIES)]) for i in range(1, n + 1))
 
