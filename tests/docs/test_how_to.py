@@ -1,0 +1,69 @@
+"""The code of the how-to pages runs as it stands there."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.environments.kinds import KINDS as ENVIRONMENT_KINDS
+from orchestrator.environments.models import EnvironmentKind
+from rubrics.kinds import KINDS
+from tests.docs.pages import ROOT, python_blocks
+
+
+def run(code: str, **given: Any) -> dict[str, Any]:
+    """The names that the code leaves behind."""
+    namespace: dict[str, Any] = {"__name__": "example", **given}
+    exec(compile(code, "example", "exec"), namespace)  # noqa: S102 - our own documents
+    return namespace
+
+
+def test_an_environment_kind_is_served_and_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = python_blocks("docs/how-to/add-an-environment-kind.md")
+    package = tmp_path / "guess_example"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    for name in ("server.py", "kind.py"):
+        (package / name).write_text(blocks[name], encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kind = importlib.import_module("guess_example.kind").GuessKind()
+    specify = kind.server
+
+    def server(**arguments: Any) -> Any:
+        # A server finds modules below the repository only; the example lies elsewhere.
+        path = os.pathsep.join([str(tmp_path), str(ROOT)])
+        return replace(specify(**arguments), env={"PYTHONPATH": path})
+
+    monkeypatch.setattr(kind, "server", server)
+    assert run(blocks["try it"])["play"](kind, tmp_path / "data") == 1.0
+    assert kind.action_of("I do not know") == "I do not know"
+
+
+def test_the_lists_that_the_page_names_agree() -> None:
+    assert set(ENVIRONMENT_KINDS) == set(EnvironmentKind.values)
+
+
+def test_a_criterion_kind_grades(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = python_blocks("docs/how-to/add-a-criterion.md")
+    kind = run(blocks["rubrics/kinds/short_answer.py"])["KIND"]
+    monkeypatch.setitem(KINDS, kind.name, kind)
+    run(blocks["try it"])
+
+
+def test_an_edit_operator_proposes_edits_that_apply() -> None:
+    blocks = python_blocks("docs/how-to/add-an-edit-operator.md")
+    operator = run(blocks["optimizer/operators/room.py"])["room_for_actions"]
+    run(blocks["try it"], room_for_actions=operator)
+
+
+def test_a_training_backend_trains_as_the_local_one(tmp_path: Path) -> None:
+    blocks = python_blocks("docs/how-to/add-a-training-backend.md")
+    session = run(blocks["training/backends/threaded.py"])["ThreadedSession"]
+    run(blocks["try it"], ThreadedSession=session, folder=tmp_path)
