@@ -29,7 +29,7 @@ def run_attempt(job_id: int) -> None:
             with bound_contextvars(job_id=job_id, attempt=claimed.fence.attempt):
                 _run(claimed)
     finally:
-        connections.close_all()
+        _close_connections()
 
 
 def _run(claimed: lease.Claim) -> None:
@@ -63,3 +63,10 @@ def _record(outcome: str, is_recorded: bool) -> None:
         log.info("job ended", outcome=outcome)
     else:
         log.warning("job ended after it had lost its lease; nothing recorded", outcome=outcome)
+
+
+def _close_connections() -> None:
+    """Threads of a worker's pool live long; a connection is opened for each job instead."""
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:  # a caller's transaction is not ours to end
+            connection.close()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import socket
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -105,6 +107,36 @@ def sweep(*, is_first: bool = False) -> int:
         for job in rows[: max(0, min(room, _ROWS_PER_ROUND))]:
             announced += _announce_again(job)
     return announced
+
+
+def end_leases_of_dead_workers() -> int:
+    """Ends the lease of each job whose worker process on this host is gone; returns their number.
+
+    A lease guards against a worker that may still write. A process that does not exist cannot, so
+    nobody needs to wait for the end of its lease. Only for a single host: elsewhere the same host
+    name may belong to another process table.
+    """
+    prefix = f"{socket.gethostname()}:"
+    held = Job.objects.filter(
+        state=JobState.RUNNING, worker__startswith=prefix, lease_until__gt=instant()
+    )
+    ended = 0
+    for job in held.only("pk", "attempt", "worker"):
+        if not _is_running(int(job.worker.removeprefix(prefix))):
+            ended += Job.objects.filter(
+                pk=job.pk, attempt=job.attempt, state=JobState.RUNNING
+            ).update(lease_until=instant())
+    return ended
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _quiet_long_enough(dead: Any) -> list[Job]:

@@ -13,7 +13,7 @@ import structlog
 from django.conf import settings
 from django.db import Error, connection
 
-from orchestrator.jobs.services import sweep
+from orchestrator.jobs.services import end_leases_of_dead_workers, sweep
 
 log = structlog.get_logger(__name__)
 
@@ -24,6 +24,7 @@ _LOCK = 7_248_011
 def sweep_round(*, is_first: bool = False) -> int:
     """One sweep, or 0 at once if another process is sweeping."""
     if connection.vendor != "postgresql":
+        end_leases_of_dead_workers()
         return sweep(is_first=is_first)
     if not _ask("SELECT pg_try_advisory_lock(%s)"):
         return 0

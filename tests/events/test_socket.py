@@ -13,6 +13,8 @@ from websockets.typing import Origin
 
 from orchestrator.events.models import Stream
 from orchestrator.events.services import NewEvent, append, create_stream
+from orchestrator.jobs.models import Job, JobState
+from orchestrator.jobs.services import enqueue
 from orchestrator.projects.models import User
 from tests.base import make_people
 from tests.live import LiveStack, MakeStack, session_cookie
@@ -140,3 +142,22 @@ def test_a_server_killed_twice_loses_and_repeats_nothing(make_stack: MakeStack) 
     follower.join(timeout=10)
     assert follower.seqs == list(range(1, 401))
     assert follower.connections >= 3
+
+
+@pytest.mark.slow
+def test_a_killed_worker_shows_no_gap_to_who_follows(make_stack: MakeStack) -> None:  # R8
+    stack = make_stack()
+    stack.start()
+    people = make_people()
+    stream = create_stream(project=people.project, kind="run")
+    spec = {"stream_id": stream.pk, "n": 250, "pause_s": 0.02}
+    job = enqueue(kind="fault.count", spec=spec)
+    follower = Follower(stack, stream, people.member, last_seq=250)
+    follower.start()
+    wait_until(lambda: len(follower.seqs) > 20, limit_s=20, what="the job to run")
+    stack.kill_child("worker")
+    follower.join(timeout=60)
+    assert follower.seqs == list(range(1, 251))
+    wait_until(
+        lambda: Job.objects.get(pk=job.pk).state == JobState.DONE, limit_s=10, what="the job to end"
+    )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import socket
+import subprocess
 import threading
 from datetime import timedelta
 from typing import Any
@@ -10,7 +12,13 @@ from django.utils import timezone
 from orchestrator.jobs import lease
 from orchestrator.jobs.models import Job, JobState
 from orchestrator.jobs.registry import JobContext, _handlers, job_handler
-from orchestrator.jobs.services import cancel, enqueue, silence_s, sweep
+from orchestrator.jobs.services import (
+    cancel,
+    end_leases_of_dead_workers,
+    enqueue,
+    silence_s,
+    sweep,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -142,3 +150,16 @@ def test_the_silence_doubles_up_to_a_limit(settings: Any) -> None:
     settings.JOB_GRACE_S = 5
     assert [silence_s(n) for n in range(5)] == [5, 10, 20, 30, 30]
     assert silence_s(10_000) == 30
+
+
+def test_a_dead_process_holds_no_lease_and_a_living_one_keeps_it() -> None:
+    dead, living = lease.claim(job().pk), lease.claim(job().pk)
+    assert dead is not None
+    assert living is not None
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    Job.objects.filter(pk=dead.job.pk).update(worker=f"{socket.gethostname()}:{gone.pid}")
+    assert end_leases_of_dead_workers() == 1
+    assert lease.claim(dead.job.pk) is not None
+    assert lease.claim(living.job.pk) is None
+    assert end_leases_of_dead_workers() == 0
