@@ -95,7 +95,10 @@ class LiveStack:
         assert self.process is not None
         found = {}
         for child in psutil.Process(self.process.pid).children():
-            command = child.cmdline()
+            try:
+                command = child.cmdline()
+            except psutil.Error:
+                continue  # it has just ended
             for name, word in (
                 ("web", "orchestrator.asgi:application"),
                 ("worker", "default,rollouts"),
