@@ -43,7 +43,9 @@ def run_for_edit(actor: Actor, project_id: int, run_id: int) -> Run:
 def rollout_for_view(actor: Actor, project_id: int, rollout_id: int) -> Rollout:
     project = project_for_view(actor, project_id)
     return get_object_or_404(
-        Rollout.objects.select_related("stream"), run__project=project, pk=rollout_id
+        Rollout.objects.select_related("stream", "run__rubric_version"),
+        run__project=project,
+        pk=rollout_id,
     )
 
 

@@ -40,6 +40,15 @@ class Frame:
     bottom: int
 
     @property
+    def verdict_y(self) -> int:
+        """Line of the verdict; a narrow figure writes the interval on a line of its own."""
+        return self.bottom + (69 if self.width > 400 else 86)
+
+    @property
+    def time_y(self) -> int:
+        return self.verdict_y + 17
+
+    @property
     def plot_height(self) -> int:
         return self.bottom - self.top
 
@@ -50,7 +59,7 @@ class Frame:
 
 
 WIDE = Frame(width=640, height=344, left=36, right=632, top=34, bottom=252)
-NARROW = Frame(width=372, height=318, left=28, right=368, top=34, bottom=226)
+NARROW = Frame(width=372, height=336, left=28, right=368, top=34, bottom=226)
 MINI = Frame(width=260, height=96, left=12, right=248, top=14, bottom=84)
 
 
@@ -275,11 +284,15 @@ def _close(stretch: Sequence[tuple[float, float]], paths: list[str]) -> None:
 
 
 def _round_up(value: float) -> float:
-    """The next of 1, 2, 2.5 or 5 times a power of ten."""
+    """The next round number: 1, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of ten."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
-    return next(f * power for f in (1.0, 2.0, 2.5, 5.0, 10.0) if f * power >= value - 1e-12)
+    return next(
+        f * power
+        for f in (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+        if f * power >= value - 1e-12
+    )
 
 
 def _tick(value: float) -> str:

@@ -7,7 +7,7 @@ this page does not know becomes a card with its raw JSON.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -62,8 +62,13 @@ class Attempt:
     """Why it was cut off; empty for the attempt that counts."""
 
 
-def build_trace(events: Iterable[EventLike]) -> list[Attempt]:
-    """Attempts in order; the last is the one that counts. No events: one empty attempt."""
+def build_trace(
+    events: Iterable[EventLike], negatives: Collection[str] = frozenset()
+) -> list[Attempt]:
+    """Attempts in order; the last is the one that counts. No events: one empty attempt.
+
+    `negatives` are the criteria whose verdict is good when it is low.
+    """
     attempts = [Attempt(number=1)]
     for event in events:
         payload = event.payload if isinstance(event.payload, dict) else {"value": event.payload}
@@ -73,15 +78,19 @@ def build_trace(events: Iterable[EventLike]) -> list[Attempt]:
             continue
         if event.kind == "rollout.started" and not attempts[-1].cards:
             attempts[-1].number = _int(payload.get("attempt")) or attempts[-1].number
-        attempts[-1].cards.append(build_card(event.seq, event.kind, payload, event.at))
+        attempts[-1].cards.append(build_card(event, negatives))
     return attempts
 
 
-def build_card(seq: int, kind: str, payload: Mapping[str, Any], at: datetime) -> Card:
-    maker = _MAKERS.get(kind)
+def build_card(event: EventLike, negatives: Collection[str] = frozenset()) -> Card:
+    payload = event.payload if isinstance(event.payload, dict) else {"value": event.payload}
+    if event.kind == "verdict":
+        payload = {**payload, "is_negative": payload.get("criterion") in negatives}
+    maker = _MAKERS.get(event.kind)
     if maker is None:
-        return Card(seq, "unknown", at, kind, kind, "", {"kind": kind, **payload})
-    return maker(seq, payload, at)
+        data = {"kind": event.kind, **payload}
+        return Card(event.seq, "unknown", event.at, event.kind, event.kind, "", data)
+    return maker(event.seq, payload, event.at)
 
 
 def _started(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
@@ -145,7 +154,13 @@ def _ended(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
     return Card(seq, "ended", at, "End", "End", str(payload.get("state", "")), payload)
 
 
+def _waiting(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
+    waited = _seconds(payload.get("waited_s"))
+    return Card(seq, "waiting", at, "Waits for a session", "waits", waited, payload)
+
+
 _MAKERS = {
+    "waiting": _waiting,
     "rollout.started": _started,
     "action": _action,
     "observation": _observation,

@@ -1,4 +1,4 @@
-"""The pages in a real browser on a real server: no complaint, accessible, live, usable on a phone."""
+"""The pages in a real browser on a real server: no complaint, accessible, live, good on a phone."""
 
 from __future__ import annotations
 

@@ -97,6 +97,33 @@ def test_the_trace_tells_trained_from_untrained_words(client: Client, people: Pe
     assert 'id="e3"' in html and 'href="#e3"' in html
 
 
+def test_a_negative_criterion_that_did_not_happen_is_good(client: Client, people: People) -> None:
+    run = make_run(people.project)
+    spec = {"criteria": [{"id": "no-deletion", "kind": "forbidden_command", "negative": True}]}
+    type(run.rubric_version).objects.update(spec=spec)
+    rollout = make_rollout(run, tasks_of(run)[0])
+    verdict = {
+        "criterion": "no-deletion",
+        "name": "Deletes nothing",
+        "state": "scored",
+        "value": 0.0,
+    }
+    append(stream_id=rollout.stream_id, items=[started(), NewEvent("verdict", verdict)])
+    for name in ("rollout", "rollout_cards"):
+        html = get(client, people, name, rollout.pk)
+        card = html.split('id="e2"')[1].split("</article>")[0]
+        assert "pill good" in card
+        assert "no 0.00" in card
+
+
+def test_a_rollout_that_waits_for_a_session_says_so(client: Client, people: People) -> None:
+    run = make_run(people.project)
+    rollout = make_rollout(run, tasks_of(run)[0])
+    waiting = {"waited_s": 3.0, "active": 4, "maximum": 4}
+    append(stream_id=rollout.stream_id, items=[NewEvent("waiting", waiting)])
+    assert "4 of 4 sessions" in get(client, people, "rollout", rollout.pk)
+
+
 def test_a_refused_action_says_why(client: Client, people: People) -> None:
     run = make_run(people.project)
     rollout = make_rollout(run, tasks_of(run)[0])

@@ -180,6 +180,7 @@ STATE_LOOKS: dict[str, tuple[str, str]] = {
     "cancelled": ("ghost", "stop"),
     "reference": ("", "flag"),
     "better": ("good", "up"),
+    "improved": ("good", "up"),
     "regressed": ("bad", "down"),
     "inconclusive": ("warn", "approx"),
     "infrastructure": ("err", "alert"),
@@ -224,6 +225,30 @@ def verdict_pill(value: float | None) -> SafeString:
         icon(mark, "s"),
         score(value),
     )
+
+
+@register.simple_tag
+def criterion_pill(value: float | None, is_negative: bool) -> SafeString:
+    """Pill of a scored verdict. A negative criterion below one half did not happen: good."""
+    if value is None or not is_negative:
+        return verdict_pill(value)
+    look, mark, word = ("good", "check", "no") if value < 0.5 else ("bad", "cross", "happened")
+    return format_html(
+        '<span class="pill {}" data-state="scored">{}<span>{} {}</span></span>',
+        look,
+        icon(mark, "s"),
+        word,
+        score(value),
+    )
+
+
+KIND_WORDS = {"env_output": "environment"}
+
+
+@register.filter
+def kind_word(kind: str) -> str:
+    """A token kind as people read it."""
+    return KIND_WORDS.get(kind, kind)
 
 
 @register.inclusion_tag("web/parts/id.html")
@@ -297,6 +322,20 @@ def effect_bar(mean: float, low: float | None, high: float | None) -> EffectBar:
 @register.filter
 def visible(value: Any) -> SafeString:
     return texts.visible(str(value))
+
+
+@register.filter
+def lead(value: Any) -> SafeString:
+    """A sentence whose short first part, before a colon, is printed bold."""
+    head, colon, rest = str(value).partition(": ")
+    if not colon or len(head) > 28:
+        return texts.visible(str(value))
+    return format_html(
+        '<b class="strong">{}.</b> {}{}',
+        texts.visible(head),
+        texts.visible(rest[:1].upper()),
+        texts.visible(rest[1:]),
+    )
 
 
 @register.filter

@@ -18,6 +18,9 @@ from orchestrator.web.figures import MINI, NARROW, WIDE, climb_figure
 from orchestrator.web.frame import Crumb, page
 from orchestrator.web.ladder import claim, edit_rows, harness_diff, rung_rows, training_curves
 
+EDITS_SHOWN = 8
+"""Edits shown at once, strongest first; the rest is folded."""
+
 ACTIONS = {"pause": pause_climb, "resume": resume_climb, "cancel": cancel_climb}
 SAID = {
     "pause": "The climb pauses after the work in hand. Nothing is lost.",
@@ -52,6 +55,7 @@ def climb_detail(request: HttpRequest, project_id: int, climb_id: int) -> HttpRe
     last_seq = queries.last_seq(climb.stream_id)
     view = ladder(climb.pk)
     names = [rung.get_kind_display() for rung in view.rungs]
+    edits = edit_rows(view.edits)
     return page(
         request,
         "web/climb.html",
@@ -68,7 +72,8 @@ def climb_detail(request: HttpRequest, project_id: int, climb_id: int) -> HttpRe
         figure=climb_figure(view.rungs, names, WIDE),
         narrow=climb_figure(view.rungs, names, NARROW),
         diff=_diff(view.climb, view.rungs),
-        edits=edit_rows(view.edits),
+        edits_first=edits[:EDITS_SHOWN],
+        edits_rest=edits[EDITS_SHOWN:],
         comparisons=queries.comparisons_of(view.climb.search_id),
         curves=training_curves(view.training),
         last_seq=last_seq,

@@ -13,6 +13,7 @@ from orchestrator.runs.queries import rollout_detail
 from orchestrator.web import access, queries
 from orchestrator.web.figures import stacked
 from orchestrator.web.frame import Crumb, page
+from orchestrator.web.rubric import negative_criteria
 from orchestrator.web.trace import TRAINED_KINDS, build_card, build_trace, token_spans
 
 TOKEN_KINDS = ("context", "action", "env_output", "warning", "scaffold", "pad")
@@ -25,7 +26,8 @@ def rollout_page(request: HttpRequest, project_id: int, rollout_id: int) -> Http
     detail = rollout_detail(rollout.pk)
     shown = detail.rollout
     events = queries.events_of(shown.stream_id)
-    attempts = build_trace(events)
+    negatives = negative_criteria(shown.run.rubric_version.spec)
+    attempts = build_trace(events, negatives)
     run = shown.run
     total_tokens = sum(detail.token_counts.values())
     return page(
@@ -45,6 +47,7 @@ def rollout_page(request: HttpRequest, project_id: int, rollout_id: int) -> Http
         current=attempts[-1],
         earlier=[attempt for attempt in attempts[:-1] if attempt.cards],
         verdicts=detail.verdicts,
+        negatives=negatives,
         token_kinds=[
             {
                 "kind": kind,
@@ -72,15 +75,9 @@ def rollout_cards(request: HttpRequest, project_id: int, rollout_id: int) -> Htt
     rollout = access.rollout_for_view(request.user, project_id, rollout_id)
     after = request.GET.get("after", "0")
     seq = int(after) if after.isdecimal() and len(after) < 19 else 0
-    cards = [
-        build_card(
-            event.seq,
-            event.kind,
-            event.payload if isinstance(event.payload, dict) else {"value": event.payload},
-            event.at,
-        )
-        for event in queries.events_of(rollout.stream_id, after=seq, limit=500)
-    ]
+    negatives = negative_criteria(rollout.run.rubric_version.spec)
+    events = queries.events_of(rollout.stream_id, after=seq, limit=500)
+    cards = [build_card(event, negatives) for event in events]
     return render(request, "web/trace/cards.html", {"cards": cards, "with_outline": True})
 
 

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -11,6 +8,7 @@ from django.views.decorators.http import require_safe
 from orchestrator.projects.access import project_for_view
 from orchestrator.web import access, queries
 from orchestrator.web.frame import Crumb, page
+from orchestrator.web.rubric import criteria_of
 from rubrics.types import RubricSpec
 
 DEFAULTS = RubricSpec(criteria=())
@@ -58,28 +56,3 @@ def rubric_detail(request: HttpRequest, project_id: int, rubric_id: int) -> Http
         else 0,
         min_coverage=version.spec.get("min_coverage", DEFAULTS.min_coverage) if version else 0,
     )
-
-
-def criteria_of(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Criteria of a stored spec with defaults filled in for reading."""
-    shown = []
-    for raw in spec.get("criteria") or []:
-        if not isinstance(raw, dict):
-            continue
-        weight = raw.get("weight", 1)
-        shown.append(
-            {
-                "id": raw.get("id", ""),
-                "name": raw.get("name") or raw.get("id", ""),
-                "kind": str(raw.get("kind", "")).replace("_", " "),
-                "params": raw.get("params") or {},
-                "weight": weight,
-                "bars": [step < weight for step in range(10)],
-                "required": bool(raw.get("required")),
-                "negative": bool(raw.get("negative")),
-                "gate": bool(raw.get("gate")),
-                "threshold": raw.get("threshold", 0.5),
-                "scope": str(raw.get("scope", "")).replace("_", " "),
-            }
-        )
-    return shown
