@@ -1,8 +1,9 @@
 """What a rung's reading of the sealed test says: score, gain over the rung before, verdict.
 
 The gain is paired on task and seed; its interval is the bootstrap over tasks. `better` and
-`regressed` need an interval on one side of zero, anything else is `inconclusive`. Below the
-coverage floor there is no verdict but `infrastructure`.
+`regressed` need an interval on one side of zero, anything else is `inconclusive`. Where all tasks
+changed alike the interval has no width, and the exact sign test has to agree. Below the coverage
+floor there is no verdict but `infrastructure`.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _verdict(tally: queries.Tally, comparison: PairedResult | None, *, is_refere
         return "infrastructure"
     if comparison.coverage < COVERAGE_FLOOR:
         return "infrastructure"
-    if comparison.is_degenerate:
+    if comparison.is_degenerate and comparison.sign_test.two_sided >= LEVEL:
         return "inconclusive"
     if comparison.low > 0:
         return "better"
