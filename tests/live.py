@@ -71,6 +71,10 @@ class LiveStack:
         wait_until(
             self.answers, limit_s=START_LIMIT_S, what=f"pages at {self.url}; {self.output[-2000:]}"
         )
+        # They start when the pages are up.
+        wait_until(
+            lambda: {"worker", "gpu"} <= set(self.children()), limit_s=10, what="the workers"
+        )
 
     def launch(self) -> subprocess.Popen[bytes]:
         """Starts `up` without waiting."""

@@ -23,6 +23,7 @@ POLL_S = 0.1
 STOP_S = 10.0
 """From SIGTERM to SIGKILL: long enough for a job to give its lease back at its next step."""
 _STEADY_S = 30.0
+_ASK_AGAIN_S = 0.2
 _LOG_BYTES = 20_000_000
 _PR_SET_PDEATHSIG = 1
 
@@ -32,7 +33,7 @@ class ChildSpec:
     name: str
     command: Sequence[str]
     is_wanted: Callable[[], bool] = lambda: True
-    """Asked before each start; a child that is not wanted yet is asked again every second."""
+    """Asked before each start, and again a moment later while the answer is no."""
 
 
 @dataclass
@@ -74,7 +75,7 @@ class Supervisor:
                 if child.spec.is_wanted():
                     self._start(child, now_s)
                 else:
-                    child.start_at_s = now_s + 1.0
+                    child.start_at_s = now_s + _ASK_AGAIN_S
         elif (code := child.process.poll()) is not None:
             _signal_group(child.process, signal.SIGKILL)  # what it may have left behind
             lived_s = now_s - child.started_s

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from argparse import ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from orchestrator.management.sweeper import sweep_until
 
 # Children of a supervisor that was killed need up to their own stop time to leave their ports.
 _PORT_WAIT_S = env_seconds("SWITCHBACK_PORT_WAIT_S", default=12)
+_HEAD_START_S = 5.0
 _ALL_INTERFACES = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not bound to
 
 
@@ -53,7 +55,8 @@ class Command(BaseCommand):
             how_to_change="--port or SWITCHBACK_PORT",
             say=self.say,
         )
-        specs = child_specs(host, port)
+        first_page = FirstPage(host, port, self.say)
+        specs = child_specs(host, port, first_page)
         if with_model:
             wait_for_port(
                 "127.0.0.1",
@@ -62,7 +65,7 @@ class Command(BaseCommand):
                 how_to_change="SWITCHBACK_MODEL_PORT",
                 say=self.say,
             )
-            specs.append(model_spec())
+            specs.append(model_spec(first_page))
         self._migrate()
         supervisor = Supervisor(
             specs=specs,
@@ -76,7 +79,7 @@ class Command(BaseCommand):
         sweeper = threading.Thread(target=sweep_until, args=(supervisor.stop,), name="sweeper")
         sweeper.start()
         try:
-            supervisor.run(on_poll=self._announce_ready(host, port))
+            supervisor.run(on_poll=first_page.poll)
         finally:
             supervisor.stop.set()
             sweeper.join()
@@ -89,32 +92,46 @@ class Command(BaseCommand):
             call_command("migrate", interactive=False, verbosity=0)
         connection.close()
 
-    def _announce_ready(self, host: str, port: int) -> Callable[[], None]:
-        is_told = False
-        local = "127.0.0.1" if host in _ALL_INTERFACES else host
-
-        def poll() -> None:
-            nonlocal is_told
-            if not is_told and answers(local, port):
-                is_told = True
-                self.say(f"ready: http://{local}:{port}")
-
-        return poll
-
     def say(self, line: str) -> None:
         self.stdout.write(f"switchback: {line}")
         self.stdout.flush()
 
 
-def child_specs(host: str, port: int) -> list[ChildSpec]:
+class FirstPage:
+    """Lets the pages come up before workers and model compete for the cores, and says when."""
+
+    def __init__(self, host: str, port: int, say: Callable[[str], None]) -> None:
+        self._host = "127.0.0.1" if host in _ALL_INTERFACES else host
+        self._port, self._say = port, say
+        self._began_s = time.monotonic()
+        self._is_up = False
+
+    def poll(self) -> None:
+        if not self._is_up and answers(self._host, self._port):
+            self._is_up = True
+            self._say(f"ready: http://{self._host}:{self._port}")
+
+    def may_others_start(self) -> bool:
+        return self._is_up or time.monotonic() - self._began_s > _HEAD_START_S
+
+
+def child_specs(host: str, port: int, first_page: FirstPage) -> list[ChildSpec]:
     web = ["-m", "uvicorn", "orchestrator.asgi:application", "--host", host, "--port", str(port)]
     # Open feeds would hold a stopping server until their browsers go away.
     web += ["--lifespan", "off", "--no-access-log", "--timeout-graceful-shutdown", "2"]
     web += ["--ws-max-size", "65536"]
     return [
         ChildSpec("web", [sys.executable, *web]),
-        ChildSpec("worker", worker_command("default,rollouts", slots=settings.WORKER_SLOTS)),
-        ChildSpec("gpu", worker_command("gpu", slots=settings.GPU_SLOTS)),
+        ChildSpec(
+            "worker",
+            worker_command("default,rollouts", slots=settings.WORKER_SLOTS),
+            is_wanted=first_page.may_others_start,
+        ),
+        ChildSpec(
+            "gpu",
+            worker_command("gpu", slots=settings.GPU_SLOTS),
+            is_wanted=first_page.may_others_start,
+        ),
     ]
 
 
@@ -127,11 +144,15 @@ def worker_command(queues: str, *, slots: int) -> list[str]:
     ]
 
 
-def model_spec() -> ChildSpec:
+def model_spec(first_page: FirstPage) -> ChildSpec:
     command = ["-m", "training.serve", "--model", str(settings.MODEL_DIR)]
     command += ["--name", settings.MODEL_NAME, "--port", str(settings.MODEL_PORT)]
-    is_prepared = (Path(settings.MODEL_DIR) / "config.json").is_file
-    return ChildSpec("model", [sys.executable, *command], is_wanted=is_prepared)
+    config = Path(settings.MODEL_DIR) / "config.json"
+    return ChildSpec(
+        "model",
+        [sys.executable, *command],
+        is_wanted=lambda: first_page.may_others_start() and config.is_file(),
+    )
 
 
 def child_environ(port: int) -> dict[str, str]:
