@@ -173,10 +173,11 @@ class LedgerEntry(models.Model):
 
     budget = models.ForeignKey(Budget, on_delete=models.CASCADE, related_name="entries")
     kind = models.CharField(max_length=8, choices=Kind.choices)
-    key = models.CharField(max_length=120)
+    key = models.CharField(max_length=250)
     """What the amount is for; an entry of a kind exists once per key: a repeat changes nothing."""
-    phase = models.CharField(max_length=32, blank=True)
     amount = models.FloatField()
+    expires_at = models.FloatField(null=True)
+    """Of a reservation, seconds since the epoch."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db import transaction
 
+from optimizer.models import Budget
 from orchestrator.climbs.budget import ROLLOUTS, open_budget, reserve, settle
 from orchestrator.climbs.models import ENDED_CLIMB_STATES, Climb, ClimbRun, Rung
 from orchestrator.climbs.settings import ClimbSettings
@@ -85,7 +86,7 @@ def ask_for_run(
     return run
 
 
-def budget_of(climb: Climb, settings: ClimbSettings) -> Any:
+def budget_of(climb: Climb, settings: ClimbSettings) -> Budget:
     return open_budget(
         scope=f"climb:{climb.pk}", role="agent", unit=ROLLOUTS, cap=settings.max_rollouts
     )
@@ -95,4 +96,4 @@ def settle_run(*, climb: Climb, run: Run) -> None:
     """Books what a run that has ended really used: rollouts that never started are free again."""
     used = run.rollouts.filter(attempt__gt=0).count()
     settings = ClimbSettings.from_json(climb.config)
-    settle(budget=budget_of(climb, settings), key=run.key or "", amount=used, phase=climb.phase)
+    settle(budget=budget_of(climb, settings), key=run.key or "", amount=used)

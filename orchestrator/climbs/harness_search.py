@@ -9,6 +9,7 @@ the rollouts that have no result.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from django.db import transaction
 
@@ -17,15 +18,18 @@ from optimizer.edits import Edit, apply_edits
 from optimizer.models import Candidate, Comparison, HarnessVersion, Search
 from optimizer.models import Edit as EditRow
 from optimizer.store import load_harness, store_harness
-from optimizer.tasks import TaskRef
+from optimizer.tasks import TaskRef, passes
 from orchestrator.climbs.asking import ask_for_run
 from orchestrator.climbs.models import Climb, Phase, Rung
 from orchestrator.climbs.proposals import propose_edits
 from orchestrator.climbs.settings import ClimbSettings, SearchSettings
 from orchestrator.environments.models import Split, Task
 from orchestrator.events.services import Fence, NewEvent, append, hold_fence
-from orchestrator.runs.models import Purpose, Rollout, RolloutState, Run
+from orchestrator.runs.models import Purpose, Rollout, RolloutState, Run, RunState
 from orchestrator.runs.services import PlannedRollout
+
+EVIDENCE = "evidence"
+"""Key of the run that is watched before edits are proposed; not a part of the search itself."""
 
 PURPOSES = {
     engine.Phase.SCREEN: Purpose.OPTIMISE,
@@ -44,17 +48,19 @@ def advance_search(*, climb: Climb, rung: Rung, fence: Fence) -> HarnessVersion 
 
     Raises LeaseLost, BudgetExceeded.
     """
-    search = _ensure_search(climb, fence)
-    waiting = (
+    settings = ClimbSettings.from_json(climb.config).search
+    evidence = _ask_for_evidence(climb, rung, settings, fence)
+    latest = (
         Run.objects.filter(climb_run__climb=climb, climb_run__phase=Phase.SEARCH)
         .order_by("-id")
         .first()
     )
-    if waiting is not None and not waiting.has_ended:
+    assert latest is not None  # the evidence run is one
+    if not latest.has_ended:
         return None
-    if waiting is not None and waiting.state in ("failed", "cancelled"):
-        return waiting
-    settings = ClimbSettings.from_json(climb.config).search
+    if latest.state in (RunState.FAILED, RunState.CANCELLED):
+        return latest
+    search = climb.search or _create_search(climb, evidence, settings, fence)
     config = search_config(climb, search, settings)
     action = engine.next_action(config, _rows(climb, search))
     if isinstance(action, engine.Finished):
@@ -63,14 +69,34 @@ def advance_search(*, climb: Climb, rung: Rung, fence: Fence) -> HarnessVersion 
     return None
 
 
-def _ensure_search(climb: Climb, fence: Fence) -> Search:
-    if climb.search is not None:
-        return climb.search
-    settings = ClimbSettings.from_json(climb.config).search
-    references = Task.objects.filter(
-        version_id=climb.environment_version_id, split=Split.TRAIN, reference__isnull=False
+def _ask_for_evidence(climb: Climb, rung: Rung, settings: SearchSettings, fence: Fence) -> Run:
+    """The seed harness on some train tasks: what it does by itself."""
+    tasks = {
+        task.key: task
+        for task in Task.objects.filter(version_id=climb.environment_version_id, split=Split.TRAIN)
+    }
+    refs = [TaskRef(task.key, task.family) for task in tasks.values()]
+    chosen = islice(passes(refs, climb.seed, "evidence"), settings.evidence_tasks)
+    return ask_for_run(
+        climb=climb,
+        rung=rung,
+        key=EVIDENCE,
+        label="Watching the seed harness",
+        purpose=Purpose.OPTIMISE,
+        plan=[PlannedRollout(climb.seed_harness_id, tasks[ref.key]) for ref in chosen],
+        seed_parts=("evidence",),
+        fence=fence,
     )
-    edits = propose_edits(references.order_by("key"), settings=settings, seed=climb.seed)
+
+
+def _create_search(climb: Climb, evidence: Run, settings: SearchSettings, fence: Fence) -> Search:
+    edits = propose_edits(
+        seed_harness=load_harness(climb.seed_harness),
+        version=climb.environment_version,
+        evidence=evidence,
+        settings=settings,
+        seed=climb.seed,
+    )
     with transaction.atomic():
         hold_fence(fence)
         search = Search.objects.create(
@@ -92,8 +118,9 @@ def _ensure_search(climb: Climb, fence: Fence) -> Search:
         Climb.objects.filter(pk=climb.pk).update(search=search)
         _say(
             climb,
-            f"{len(edits)} edits proposed from {references.count()} reference transcripts; "
-            "none is believed before it is measured.",
+            f"{len(edits)} edits proposed from reference transcripts and "
+            f"{evidence.rollouts.count()} attempts on train tasks; none is believed before it "
+            "is measured.",
             fence,
         )
     return search
@@ -125,6 +152,7 @@ def _rows(climb: Climb, search: Search) -> list[engine.Row]:
     }
     rollouts = (
         Rollout.objects.filter(run__climb_run__climb=climb, run__climb_run__phase=Phase.SEARCH)
+        .exclude(run__key__endswith=f"-{EVIDENCE}")
         .select_related("task")
         .prefetch_related("verdicts")
     )
@@ -169,7 +197,7 @@ def _ask(
         PlannedRollout(harnesses[r.candidate].pk, tasks[r.task], r.replicate)
         for r in action.requests
     ]
-    number = climb.climb_runs.filter(phase=Phase.SEARCH).count()
+    number = climb.climb_runs.filter(phase=Phase.SEARCH).count()  # the evidence run is 0
     ask_for_run(
         climb=climb,
         rung=rung,
@@ -206,18 +234,15 @@ def _conclude(
     fence: Fence,
 ) -> HarnessVersion:
     """Stores effects, certificate and verdict; returns the harness that goes to the sealed test."""
-    bundle = found.bundle
-    version = (
-        _candidate_harness(search, config, bundle, engine.Phase.RACE)
-        if bundle
-        else search.seed_harness
-    )
+    judged = search.seed_harness
+    if found.bundle:
+        judged = _candidate_harness(search, config, found.bundle, engine.Phase.RACE)
     with transaction.atomic():
         hold_fence(fence)
         _store_effects(search, found)
         for certificate in found.certificates:
             _store_certificate(climb, search, certificate, config)
-        Candidate.objects.filter(search=search, harness=version).update(
+        Candidate.objects.filter(search=search, harness=judged).update(
             status=(
                 Candidate.Status.CERTIFIED
                 if found.is_promotable
@@ -225,7 +250,8 @@ def _conclude(
             )
         )
         _say(climb, _sentence(found, config), fence)
-    return version
+    # A bundle that its own fresh pairs do not favour is not worth a reading of the sealed test.
+    return judged if found.shipped else search.seed_harness
 
 
 def _store_effects(search: Search, found: engine.Finished) -> None:
@@ -235,7 +261,7 @@ def _store_effects(search: Search, found: engine.Finished) -> None:
         row.effect_mean, row.effect_sd = effect.mean, effect.sd
         row.probability_positive = effect.probability_positive
         row.rollouts_with, row.rollouts_without = effect.n_with, effect.n_without
-        row.in_bundle = effect.position in found.bundle
+        row.in_bundle = effect.position in found.shipped
     EditRow.objects.bulk_update(
         rows,
         [

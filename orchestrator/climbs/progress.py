@@ -30,7 +30,7 @@ def expected_rollouts(climb: Climb, kind: str) -> int:
         search = settings.search
         screen = search.blocks * search.tasks_per_block
         race = search.race_candidates * search.race_tasks
-        return screen + race + 2 * EXPECTED_CERTIFY_PAIRS + tests
+        return search.evidence_tasks + screen + race + 2 * EXPECTED_CERTIFY_PAIRS + tests
     train = settings.train
     return train.steps * train.groups * train.samples + tests
 

@@ -13,11 +13,15 @@ class SearchSettings:
 
     demonstrations: int = 21
     """Edits that add a demonstration, spread over the task families."""
-    max_demonstrations: int = 18
+    own_demonstrations: int = 6
+    """Edits that add an attempt of the agent's own that succeeded."""
+    evidence_tasks: int = 14
+    """Train tasks on which the seed harness is watched before anything is proposed."""
+    max_demonstrations: int = 21
     """In one bundle; they stand in the prefix that all rollouts share."""
     blocks: int = 16
     """Bundles in the factorial screen."""
-    wave_blocks: int = 8
+    wave_blocks: int = 4
     tasks_per_block: int = 6
     race_candidates: int = 3
     race_tasks: int = 16

@@ -24,6 +24,8 @@ from rubrics.versions import create_rubric_version
 SMALL = {
     "search": {
         "demonstrations": 2,
+        "own_demonstrations": 1,
+        "evidence_tasks": 4,
         "max_demonstrations": 2,
         "blocks": 2,
         "wave_blocks": 2,
