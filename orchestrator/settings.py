@@ -277,5 +277,7 @@ LOGGING: dict[str, Any] = {
         "uvicorn.error": {"handlers": [], "level": "INFO", "propagate": True},
         "httpx": {"level": "WARNING"},
         "asyncio": {"level": "WARNING"},
+        # It warns that `filesystem://` names no host; there is none to name.
+        "kombu.connection": {"level": "ERROR"},
     },
 }
