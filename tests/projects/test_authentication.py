@@ -15,8 +15,10 @@ from tests.base import People
 
 
 def request(header: str | None) -> Request:
-    headers = {} if header is None else {"HTTP_AUTHORIZATION": header}
-    return Request(APIRequestFactory().get("/", **headers))
+    given = APIRequestFactory().get("/")
+    if header is not None:
+        given.META["HTTP_AUTHORIZATION"] = header
+    return Request(given)
 
 
 def test_a_token_signs_in_its_user_with_its_role(people: People) -> None:
