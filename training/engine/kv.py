@@ -49,9 +49,6 @@ class Block:
         """A view of tokens [start, end)."""
         return Block(self.keys[:, :, start:end], self.values[:, :, start:end])
 
-    def copy(self) -> Block:
-        return Block(self.keys.contiguous().clone(), self.values.contiguous().clone())
-
 
 def join(blocks: list[Block]) -> Block:
     """One block of consecutive ones."""
@@ -70,22 +67,25 @@ class Prefix:
 
 
 class Pool:
-    """Own keys and values of the rows in flight."""
+    """Own keys and values of the rows in flight, one pair of tensors `[R, K, S, D]` per layer.
+
+    Apart by layer, so that growing needs the old and the new copy of one layer only at a time.
+    """
 
     def __init__(self, config: LlamaConfig) -> None:
-        self._shape = (
-            config.num_hidden_layers,
-            config.num_key_value_heads,
-            config.head_dim,
-        )
-        self.rows = 0
-        self.capacity = 0
-        self.keys, self.values = self._empty(0, 0), self._empty(0, 0)
+        self._layers = config.num_hidden_layers
+        self._heads, self._size = config.num_key_value_heads, config.head_dim
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets all rows and frees their memory."""
+        self.rows = self.capacity = self._row_capacity = 0
+        self.keys = [self._empty(0, 0) for _ in range(self._layers)]
+        self.values = [self._empty(0, 0) for _ in range(self._layers)]
 
     def _empty(self, rows: int, capacity: int) -> Tensor:
-        layers, heads, size = self._shape
         # Zeros, because a masked value of garbage could be NaN, and 0 * NaN is NaN.
-        return torch.zeros(layers, rows, heads, capacity, size)
+        return torch.zeros(rows, self._heads, capacity, self._size)
 
     def reserve(self, rows: int, capacity: int) -> None:
         """Room for `rows` rows of `capacity` own tokens, which must cover the rows that are there.
@@ -93,48 +93,50 @@ class Pool:
         Both follow the present need: neither many rows nor one long row, once gone, multiply with
         the other.
         """
-        if rows <= self.keys.shape[1] and capacity <= self.capacity:
+        if rows <= self._row_capacity and capacity <= self.capacity:
             return
         rows, capacity = round_up(rows, ROW_GROWTH), round_up(capacity, GROWTH)
         kept = min(self.capacity, capacity)
-        # One after the other: the old and the new copy of only one of the two exist at a time.
-        self.keys = self._grown(self.keys, rows, capacity, kept)
-        self.values = self._grown(self.values, rows, capacity, kept)
-        self.capacity = capacity
-
-    def _grown(self, old: Tensor, rows: int, capacity: int, kept: int) -> Tensor:
-        grown = self._empty(rows, capacity)
-        grown[:, : self.rows, :, :kept] = old[:, : self.rows, :, :kept]
-        return grown
+        for tensors in (self.keys, self.values):
+            for layer, old in enumerate(tensors):
+                grown = self._empty(rows, capacity)
+                grown[: self.rows, :, :kept] = old[: self.rows, :, :kept]
+                tensors[layer] = grown
+        self._row_capacity, self.capacity = rows, capacity
 
     def append(self, block: Block | None) -> int:
         """A new row that begins with the block; returns its index. Room must be reserved."""
         index = self.rows
         self.rows += 1
         if block is not None and block.length:
-            self.keys[:, index, :, : block.length] = block.keys
-            self.values[:, index, :, : block.length] = block.values
+            self.write(index, block)
         return index
 
-    def view(self, index: int, start: int, end: int) -> Block:
-        return Block(self.keys[:, index, :, start:end], self.values[:, index, :, start:end])
+    def write(self, index: int, block: Block) -> None:
+        """Sets a row's first own tokens."""
+        for layer in range(self._layers):
+            self.keys[layer][index, :, : block.length] = block.keys[layer]
+            self.values[layer][index, :, : block.length] = block.values[layer]
+
+    def copy(self, index: int, start: int, end: int) -> Block:
+        """Own tokens [start, end) of a row."""
+        return Block(
+            torch.stack([keys[index, :, start:end] for keys in self.keys]),
+            torch.stack([values[index, :, start:end] for values in self.values]),
+        )
 
     def remove(self, index: int, last_length: int) -> None:
         """Takes a row out; the last row, of `last_length` own tokens, takes its place."""
         last = self.rows - 1
         if index != last:
-            self.keys[:, index, :, :last_length] = self.keys[:, last, :, :last_length]
-            self.values[:, index, :, :last_length] = self.values[:, last, :, :last_length]
+            for tensors in (self.keys, self.values):
+                for tensor in tensors:
+                    tensor[index, :, :last_length] = tensor[last, :, :last_length]
         self.rows = last
         if not self.rows:
             # An idle server keeps no row memory.
             self.clear()
 
-    def clear(self) -> None:
-        """Forgets all rows."""
-        self.rows = self.capacity = 0
-        self.keys, self.values = self._empty(0, 0), self._empty(0, 0)
-
     @property
     def size_bytes(self) -> int:
-        return 2 * self.keys.numel() * self.keys.element_size()
+        return sum(t.numel() * t.element_size() for t in (*self.keys, *self.values))

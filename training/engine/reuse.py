@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from training.engine.kv import Block, Ids, Prefix, join
+from training.engine.kv import Block, Ids, Pool, Prefix, join
 
 MIN_PREFIX = 32
 "tokens; below this a prefix costs more bookkeeping than it saves"
@@ -52,13 +53,32 @@ def shared_length(ids: Ids, peers: Iterable[Ids]) -> int:
     return best
 
 
+class Own(Protocol):
+    """Where a sequence's own keys and values lie: in a block, or in a row of the pool."""
+
+    def part(self, start: int, end: int) -> Block:
+        """Own tokens [start, end)."""
+        ...
+
+
+@dataclass(frozen=True)
+class PoolRow:
+    """The own tokens of a row in flight."""
+
+    pool: Pool
+    index: int
+
+    def part(self, start: int, end: int) -> Block:
+        return self.pool.copy(self.index, start, end)
+
+
 @dataclass(frozen=True, eq=False)
 class Sequence:
     """A run of computed tokens: those of `prefix`, then those of `own`."""
 
     ids: Ids
     prefix: Prefix | None
-    own: Block
+    own: Own
 
     def take(self, start: int, end: int) -> Block | None:
         """Keys and values of tokens [start, end); None if that is empty."""
@@ -81,12 +101,13 @@ class Store:
         self._limit_prefixes, self._limit_sequences = prefix_bytes, sequence_bytes
         self._prefixes: OrderedDict[tuple[Hashable, bytes], Prefix] = OrderedDict()
         self._sequences: OrderedDict[tuple[Hashable, bytes], Sequence] = OrderedDict()
+        self._sizes: dict[tuple[Hashable, bytes], int] = {}
         self._recent: dict[Hashable, deque[Ids]] = {}
 
     @property
     def size_bytes(self) -> int:
         prefixes = sum(prefix.block.size_bytes for prefix in self._prefixes.values())
-        return prefixes + sum(sequence.own.size_bytes for sequence in self._sequences.values())
+        return prefixes + sum(self._sizes.values())
 
     def note_prompt(self, key: Hashable, ids: Ids) -> None:
         """Remembers a prompt as a hint for later ones."""
@@ -120,18 +141,21 @@ class Store:
             size -= dropped.block.size_bytes
             # Sequences that begin with it would keep its memory alive.
             for place in [p for p, s in self._sequences.items() if s.prefix is dropped]:
-                del self._sequences[place]
+                self._drop_sequence(place)
 
-    def add_sequence(self, key: Hashable, sequence: Sequence) -> None:
+    def add_sequence(self, key: Hashable, ids: Ids, prefix: Prefix | None, own: Block) -> None:
         """Keeps a finished sequence; earlier turns that it continues are dropped."""
         for place, known in list(self._sequences.items()):
-            if place[0] == key and common_length(known.ids, sequence.ids) == len(known.ids):
-                del self._sequences[place]
-        self._sequences[key, sequence.ids.tobytes()] = sequence
-        size = sum(known.own.size_bytes for known in self._sequences.values())
-        while size > self._limit_sequences and self._sequences:
-            _, dropped = self._sequences.popitem(last=False)
-            size -= dropped.own.size_bytes
+            if place[0] == key and common_length(known.ids, ids) == len(known.ids):
+                self._drop_sequence(place)
+        place = (key, ids.tobytes())
+        self._sequences[place] = Sequence(ids, prefix, own)
+        self._sizes[place] = own.size_bytes
+        while sum(self._sizes.values()) > self._limit_sequences:
+            self._drop_sequence(next(iter(self._sequences)))
+
+    def _drop_sequence(self, place: tuple[Hashable, bytes]) -> None:
+        del self._sequences[place], self._sizes[place]
 
     def best_source(
         self, key: Hashable, ids: Ids, in_flight: Iterable[Sequence]
@@ -157,4 +181,4 @@ class Store:
         for place in [place for place in self._prefixes if place[0] == key]:
             del self._prefixes[place]
         for place in [place for place in self._sequences if place[0] == key]:
-            del self._sequences[place]
+            self._drop_sequence(place)

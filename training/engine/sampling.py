@@ -29,42 +29,46 @@ class Draw:
     "false if the logits held NaN or infinity: the token means nothing"
 
 
-def draw(
-    logits_R_V: Tensor, temperatures: Sequence[float], uniforms: Sequence[float]
-) -> list[Draw]:
-    """One token per row. `uniforms` in [0, 1); not used where the temperature is 0."""
-    temperature_R = torch.tensor(temperatures, dtype=torch.float32)
-    tokens_R = torch.empty(len(temperatures), dtype=torch.int64)
-    sampling_R = torch.zeros(len(temperatures))
-    greedy = temperature_R == 0
-    if bool(greedy.any()):
-        tokens_R[greedy] = logits_R_V[greedy].argmax(dim=-1)
-    sampled = ~greedy
-    if bool(sampled.any()):
-        # Indexing by a mask and dividing each copy 200 kB a row; skipped where they change nothing.
-        scaled = logits_R_V if bool(sampled.all()) else logits_R_V[sampled]
-        if bool((temperature_R[sampled] != 1).any()):
-            scaled = scaled / temperature_R[sampled, None]
-        uniform = torch.tensor(uniforms, dtype=torch.float32)[sampled, None]
-        chances = scaled.softmax(dim=-1)
-        cumulative = chances.cumsum(dim=-1)
-        # right=True never chooses a token of probability 0; the clamp guards a product rounded up.
-        chosen = torch.searchsorted(cumulative, uniform * cumulative[:, -1:], right=True)
-        chosen = chosen.clamp_(max=chances.shape[-1] - 1)
-        tokens_R[sampled] = chosen[:, 0]
-        sampling_R[sampled] = chances.gather(1, chosen)[:, 0].log()
-    if bool((temperature_R == 1).all()):
-        logprob_R = sampling_R
-    else:
-        logprob_R = logits_R_V.gather(1, tokens_R[:, None])[:, 0] - logits_R_V.logsumexp(dim=-1)
-    finite_R = logprob_R.isfinite()
-    return [
-        Draw(*values)
-        for values in zip(
-            tokens_R.tolist(),
-            logprob_R.tolist(),
-            sampling_R.tolist(),
-            finite_R.tolist(),
-            strict=True,
-        )
-    ]
+class Chooser:
+    """Draws tokens; keeps its large intermediate results between steps.
+
+    Fresh memory of that size comes page by page from the kernel, which costs more than the sums.
+    """
+
+    def __init__(self) -> None:
+        self._scratch = torch.empty(2, 0, 0)
+
+    def _space(self, rows: int, vocabulary: int) -> tuple[Tensor, Tensor]:
+        """Two arrays `[rows, vocabulary]` of unspecified content."""
+        if self._scratch.shape[1] < rows or self._scratch.shape[2] != vocabulary:
+            self._scratch = torch.empty(2, rows, vocabulary)
+        return self._scratch[0, :rows], self._scratch[1, :rows]
+
+    def draw(
+        self, logits_R_V: Tensor, temperatures: Sequence[float], uniforms: Sequence[float]
+    ) -> list[Draw]:
+        """One token per row. `uniforms` in [0, 1); not used where the temperature is 0."""
+        temperature_R = torch.tensor(temperatures, dtype=torch.float32)
+        greedy = temperature_R == 0
+        chances, other = self._space(*logits_R_V.shape)
+        torch.softmax(logits_R_V, dim=-1, out=chances)
+        highest_R, best_R = logits_R_V.max(dim=-1)
+        # The normaliser at temperature 1, from the one chance that cannot underflow.
+        total_R = highest_R - chances.gather(1, best_R[:, None])[:, 0].log()
+        if bool(greedy.all()):
+            tokens_R, sampling_R = best_R, torch.zeros(len(temperatures))
+        else:
+            if bool((temperature_R != 1).any()):
+                divisor = torch.where(greedy, 1.0, temperature_R)[:, None]
+                torch.softmax(torch.div(logits_R_V, divisor, out=other), dim=-1, out=chances)
+            cumulative = torch.cumsum(chances, dim=-1, out=other)
+            uniform = torch.tensor(uniforms, dtype=torch.float32)[:, None]
+            # right=True never chooses a chance of 0; the clamp guards a product rounded up.
+            chosen = torch.searchsorted(cumulative, uniform * cumulative[:, -1:], right=True)
+            chosen = chosen.clamp_(max=chances.shape[-1] - 1)
+            sampling_R = chances.gather(1, chosen)[:, 0].log().masked_fill_(greedy, 0.0)
+            tokens_R = torch.where(greedy, best_R, chosen[:, 0])
+        logprob_R = logits_R_V.gather(1, tokens_R[:, None])[:, 0] - total_R
+        finite_R = logprob_R.isfinite() & sampling_R.isfinite()
+        columns = (tokens_R, logprob_R, sampling_R, finite_R)
+        return [Draw(*values) for values in zip(*(c.tolist() for c in columns), strict=True)]

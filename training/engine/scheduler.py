@@ -34,8 +34,8 @@ from torch import Tensor
 from training.engine.adapters import Adapter, load_adapter
 from training.engine.forward import RowStep, forward_step
 from training.engine.kv import GROWTH, ROW_GROWTH, Ids, Pool, Prefix, round_up
-from training.engine.reuse import Sequence, Store, common_length
-from training.engine.sampling import Draw, draw
+from training.engine.reuse import PoolRow, Sequence, Store, common_length
+from training.engine.sampling import Chooser, Draw
 from training.engine.weights import load_base
 from training.tokenizer import ChatTokenizer
 
@@ -114,12 +114,12 @@ class SampleResult:
 class Limits:
     """What the sampler may use."""
 
-    max_rows: int = 48
+    max_rows: int = 32
     max_waiting: int = 512
-    kv_tokens: int = 12288
+    kv_tokens: int = 6144
     "padded own tokens of all rows in flight; one token of SmolLM2 takes 46 kB"
     prefix_bytes: int = 64_000_000
-    sequence_bytes: int = 128_000_000
+    sequence_bytes: int = 96_000_000
     max_adapters: int = 8
 
 
@@ -186,6 +186,7 @@ class Sampler:
         self.base = load_base(folder)
         self.counters = Counters()
         self._pool = Pool(self.base.config)
+        self._chooser = Chooser()
         self._store = Store(
             prefix_bytes=self.limits.prefix_bytes, sequence_bytes=self.limits.sequence_bytes
         )
@@ -360,8 +361,7 @@ class Sampler:
     def _in_flight(self, key: int) -> Iterator[Sequence]:
         for index, row in enumerate(self._rows):
             if row.key == key and row.computed:
-                own = self._pool.view(index, 0, row.computed)
-                yield Sequence(row.computed_ids(), row.prefix, own)
+                yield Sequence(row.computed_ids(), row.prefix, PoolRow(self._pool, index))
 
     def _admit(self) -> None:
         """Moves waiting rows into the pool and samples their first token."""
@@ -436,7 +436,7 @@ class Sampler:
             forward_step(self.base, pool, 0, [RowStep(None, row.adapter, done, tokens)])
             self.counters.prefill_tokens += len(tokens)
             done += len(tokens)
-        return Prefix(ids, pool.view(0, 0, length).copy())
+        return Prefix(ids, pool.copy(0, 0, length))
 
     def _rehome(self, key: int, prefix: Prefix) -> None:
         """Rows that hold the prefix's tokens as their own read the shared copy from now on."""
@@ -445,10 +445,8 @@ class Sampler:
             if row.key != key or row.prefix is not None or row.computed < length:
                 continue
             if np.array_equal(row.ids[:length], prefix.ids):
-                rest = self._pool.view(index, length, row.computed).copy()
-                kept = self._pool.view(index, 0, rest.length)
-                kept.keys.copy_(rest.keys)
-                kept.values.copy_(rest.values)
+                rest = self._pool.copy(index, length, row.computed)
+                self._pool.write(index, rest)
                 row.prefix, row.computed = prefix, rest.length
 
     def _prefill(self, first: int) -> None:
@@ -505,7 +503,9 @@ class Sampler:
     def _sample(self, rows: list[_Row], logits: Tensor) -> None:
         temperatures = [row.request.temperature for row in rows]
         uniforms = [row.chance.random() if row.request.temperature else 0.0 for row in rows]
-        for row, drawn in zip(rows, draw(logits, temperatures, uniforms), strict=True):
+        for row, drawn in zip(
+            rows, self._chooser.draw(logits, temperatures, uniforms), strict=True
+        ):
             self.counters.sampled_tokens += 1
             if not drawn.is_finite:
                 self._remove(row)
@@ -516,8 +516,8 @@ class Sampler:
             result = self._finished(row)
             if result is not None:
                 index = self._rows.index(row)
-                own = self._pool.view(index, 0, row.computed).copy()
-                self._store.add_sequence(row.key, Sequence(row.computed_ids(), row.prefix, own))
+                own = self._pool.copy(index, 0, row.computed)
+                self._store.add_sequence(row.key, row.computed_ids(), row.prefix, own)
                 self._remove(row)
                 _settle(row.future, result=result)
 

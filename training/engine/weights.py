@@ -93,16 +93,16 @@ def load_base(folder: Path) -> BaseWeights:
                 )
             )
     with _tensors(folder) as read:
-        embedding = read("model.embed_tokens.weight").clone()
-        head = embedding if config.tie_word_embeddings else read("lm_head.weight").clone()
+        head_name = "model.embed_tokens" if config.tie_word_embeddings else "lm_head"
+        head = PackedLinear(read(f"{head_name}.weight"))
         final_norm = read("model.norm.weight").clone()
     cos, sin = _rotary(config)
     return BaseWeights(
         config=config,
-        embedding=embedding,
+        embedding=_mapped_embedding(folder),
         layers=layers,
         final_norm=final_norm,
-        head=PackedLinear(head),
+        head=head,
         cos=cos,
         sin=sin,
     )
@@ -117,6 +117,13 @@ def _tensors(folder: Path) -> Iterator[Callable[[str], Tensor]]:
     """
     with safe_open(folder / "model.safetensors", framework="pt") as file:
         yield lambda name: file.get_tensor(name).float()
+
+
+def _mapped_embedding(folder: Path) -> Tensor:
+    """The embedding as a mapping of the file: a row is read when a token first needs it."""
+    with safe_open(folder / "model.safetensors", framework="pt") as file:
+        embedding: Tensor = file.get_tensor("model.embed_tokens.weight").float()
+    return embedding
 
 
 def _rotary(config: LlamaConfig) -> tuple[Tensor, Tensor]:
