@@ -190,34 +190,90 @@ def _edit_words(data: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
+class StepRow:
+    """One training step in the words of the page."""
+
+    step: int
+    reward: float | None
+    n: int | None
+    masked: int | None
+    """Rollouts without a score, left out of the reward."""
+    idle_groups: int | None
+    """Groups whose rollouts all got the same reward: they teach the policy nothing."""
+    loss: float | None
+    policy: float | None
+    environment: float | None
+    nats: float | None
+    gradient: float | None
+    tokens_per_s: float | None
+    seconds: float | None
+
+
+def step_row(metrics: Mapping[str, Any], place: int) -> StepRow:
+    """`place` counts from 1 and stands in for a missing step number."""
+
+    def first(*keys: str) -> float | None:
+        return next((v for key in keys if (v := _number(metrics.get(key))) is not None), None)
+
+    def whole(*keys: str) -> int | None:
+        value = first(*keys)
+        return None if value is None else int(value)
+
+    return StepRow(
+        step=whole("step") or place,
+        reward=first("reward_mean"),
+        n=whole("reward_n", "n"),
+        masked=whole("reward_masked", "masked"),
+        idle_groups=whole("groups_without_spread"),
+        loss=first("loss"),
+        policy=first("policy_loss", "loss_pg"),
+        environment=first("env_loss", "loss_env"),
+        nats=first("world_ce_selected_per_token"),
+        gradient=first("grad_norm"),
+        tokens_per_s=first("tokens_per_s"),
+        seconds=first("update_s", "seconds"),
+    )
+
+
+@dataclass(frozen=True)
 class TrainingCurves:
-    steps: Sequence[Mapping[str, Any]]
+    steps: Sequence[StepRow]
     total: int
     reward: LineChart
     surprise: LineChart
+    sentence: str
 
 
 def training_curves(steps: Sequence[Mapping[str, Any]], total: int = 0) -> TrainingCurves | None:
     """Mean reward and the environment's surprise (nats per selected token) over the steps."""
     if not steps:
         return None
-    numbers = [int(step.get("step", index + 1)) for index, step in enumerate(steps)]
-    total = total or max((int(step.get("total") or 0) for step in steps), default=0)
+    rows = [step_row(metrics, place) for place, metrics in enumerate(steps, start=1)]
+    numbers = [row.step for row in rows]
+    total = total or max((int(_number(step.get("total")) or 0) for step in steps), default=0)
     return TrainingCurves(
-        steps=steps,
+        steps=rows,
         total=total,
-        reward=line_chart(
-            numbers,
-            [_number(step.get("reward_mean")) for step in steps],
-            top=1.0,
-            total_steps=total,
-        ),
-        surprise=line_chart(
-            numbers,
-            [_number(step.get("world_ce_selected_per_token")) for step in steps],
-            total_steps=total,
-        ),
+        reward=line_chart(numbers, [row.reward for row in rows], top=1.0, total_steps=total),
+        surprise=line_chart(numbers, [row.nats for row in rows], total_steps=total),
+        sentence=_training_sentence(rows),
     )
+
+
+def _training_sentence(rows: Sequence[StepRow]) -> str:
+    """What moved since the first step, and what taught nothing."""
+    first, last = rows[0], rows[-1]
+    parts = []
+    if len(rows) > 1 and first.reward is not None and last.reward is not None:
+        parts.append(f"Reward {first.reward:.2f} → {last.reward:.2f} in {len(rows)} steps.")
+    if len(rows) > 1 and first.nats is not None and last.nats is not None:
+        parts.append(f"Environment loss {first.nats:.2f} → {last.nats:.2f} nats per token.")
+    if last.idle_groups:
+        parts.append(f"In the last step {last.idle_groups} groups had no spread of reward.")
+    masked = sum(row.masked or 0 for row in rows)
+    if masked:
+        parts.append(f"{masked} rollouts had no score and were left out of the reward.")
+    return " ".join(parts)
 
 
 def _number(value: object) -> float | None:

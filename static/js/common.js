@@ -17,7 +17,7 @@ export function mountCommon() {
     if (question && !confirm(question)) event.preventDefault();
   });
   document.addEventListener("click", (event) => {
-    for (const menu of document.querySelectorAll("details.more[open]")) {
+    for (const menu of document.querySelectorAll("details:is(.more, .menu)[open]")) {
       if (!menu.contains(event.target)) menu.open = false;
     }
   });

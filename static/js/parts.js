@@ -7,8 +7,11 @@ let again = false;
 let timer = 0;
 
 export function refreshSoon(delayMs = 200) {
-  clearTimeout(timer);
-  timer = setTimeout(refresh, delayMs);
+  /* Not put off again by the next event: a steady stream must not starve the page. */
+  timer ||= setTimeout(() => {
+    timer = 0;
+    refresh();
+  }, delayMs);
 }
 
 export async function refresh() {

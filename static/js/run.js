@@ -26,7 +26,7 @@ class Table {
     this.known = new Map();
     for (const row of this.body.rows) {
       this.rows.set(row.dataset.id, row);
-      this.known.set(row.dataset.id, { values: JSON.parse(row.dataset.values), text: row.textContent.toLowerCase() });
+      this.known.set(row.dataset.id, { values: JSON.parse(row.dataset.values), text: null });
     }
     const query = new URLSearchParams(location.search);
     this.state = query.get("state") ?? "";
@@ -34,6 +34,7 @@ class Table {
     this.find = query.get("q") ?? "";
     this.sort = query.get("sort") ?? "";
     this.frame = 0;
+    this.isUnsorted = true;
     this.controls();
     this.draw();
   }
@@ -72,6 +73,7 @@ class Table {
 
   choose(name, value) {
     this[name] = value;
+    this.isUnsorted = true;
     const query = new URLSearchParams(location.search);
     for (const [key, v] of [["state", this.state], ["family", this.family], ["q", this.find], ["sort", this.sort]]) {
       if (v) query.set(key, v);
@@ -101,14 +103,22 @@ class Table {
       this.body.append(row);
     }
     const slot = (name) => row.querySelector(`[data-slot="${name}"]`);
-    slot("task").textContent = rollout.replicate ? `${rollout.task} #${rollout.replicate}` : rollout.task;
-    slot("family").textContent = rollout.family.replaceAll("_", " ");
-    slot("steps").textContent = rollout.steps || "";
-    slot("tokens").textContent = rollout.tokens ? rollout.tokens.toLocaleString("en") : "";
-    slot("latency").textContent = rollout.latency_s === null ? "" : seconds(rollout.latency_s);
-    slot("score").replaceChildren(score(rollout.score));
-    slot("reason").textContent = reason(rollout);
-    slot("pill").replaceChildren(this.pill(rollout));
+    const write = (name, text) => {
+      const cell = slot(name);
+      if (cell.textContent !== text) cell.textContent = text;
+    };
+    write("task", rollout.replicate ? `${rollout.task} #${rollout.replicate}` : rollout.task);
+    write("family", rollout.family.replaceAll("_", " "));
+    write("steps", String(rollout.steps || ""));
+    write("tokens", rollout.tokens ? rollout.tokens.toLocaleString("en") : "");
+    write("latency", rollout.latency_s === null ? "" : seconds(rollout.latency_s));
+    write("reason", reason(rollout));
+    const look = `${rollout.state} ${rollout.score}`;
+    if (row.dataset.look !== look) {
+      row.dataset.look = look;
+      slot("score").replaceChildren(score(rollout.score));
+      slot("pill").replaceChildren(this.pill(rollout));
+    }
     row.classList.toggle("is-errored", rollout.state === "errored");
     if (row.dataset.state && row.dataset.state !== rollout.state) {
       row.classList.remove("flash");
@@ -116,7 +126,10 @@ class Table {
     }
     row.dataset.state = rollout.state;
     row.dataset.family = rollout.family;
-    this.known.set(id, { values: rollout, text: row.textContent.toLowerCase() });
+    const before = this.known.get(id)?.values;
+    const key = this.sort.replace(/^-/, "");
+    if (!before || (key && before[key] !== rollout[key])) this.isUnsorted = true;
+    this.known.set(id, { values: rollout, text: null });
   }
 
   pill({ state, score }) {
@@ -127,13 +140,48 @@ class Table {
   }
 
   tally(t) {
-    const slot = (name) => this.element.querySelector(`[data-slot="${name}"]`);
+    const parts = [
+      ["good", t.passed],
+      ["bad", t.scored - t.passed],
+      ["hatch", t.errored],
+      ["na", t.not_applicable],
+      ["off", t.cancelled],
+      ["run", t.running],
+    ];
     const done = t.scored + t.errored + t.not_applicable + t.cancelled;
-    const set = (name, text) => slot(name) && (slot(name).firstChild.nodeValue = text);
-    set("tally", t.mean === null ? "–" : t.mean.toFixed(2));
-    set("done", done.toLocaleString("en"));
-    set("running", `${t.running} running`);
-    refreshSoon(400);
+    const slot = (name) => this.element.querySelector(`[data-slot="${name}"]`);
+    const write = (name, text) => slot(name) && (slot(name).textContent = text);
+    write("tally", t.mean === null ? "–" : t.mean.toFixed(2));
+    write("n", t.scored.toLocaleString("en"));
+    write("errored", t.errored.toLocaleString("en"));
+    slot("errored")?.parentElement.classList.toggle("err-text", t.errored > 0);
+    write("done", done.toLocaleString("en"));
+    write("planned", t.planned.toLocaleString("en"));
+    write("running", `${t.running} running`);
+    write("tokens", compact(t.tokens));
+    this.bar(parts, t.planned);
+  }
+
+  bar(parts, planned) {
+    const group = this.element.querySelector("[data-bar] g");
+    let x = 0;
+    const bars = [];
+    for (const [look, amount] of parts) {
+      const number = this.element.querySelector(`[data-n="${look}"]`);
+      if (number) {
+        number.textContent = amount.toLocaleString("en");
+        if (look !== "good" && look !== "bad") number.parentElement.hidden = amount === 0;
+      }
+      const width = planned ? (100 * amount) / planned : 0;
+      if (width > 0) {
+        const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+        for (const [key, value] of [["class", look], ["x", x], ["width", width], ["height", 10]]) bar.setAttribute(key, value);
+        if (look === "hatch") bar.setAttribute("fill", "url(#bar-hatch)");
+        bars.push(bar);
+      }
+      x += width;
+    }
+    group?.replaceChildren(...bars);
   }
 
   draw() {
@@ -141,20 +189,24 @@ class Table {
     const counts = new Map();
     let shown = 0;
     for (const [id, row] of this.rows) {
-      const { values, text } = this.known.get(id);
+      const known = this.known.get(id);
+      const { values } = known;
+      if (needle) known.text ??= row.textContent.toLowerCase();
       counts.set(values.state, (counts.get(values.state) ?? 0) + 1);
       const fits =
         (!this.state || values.state === this.state) &&
         (!this.family || values.family === this.family) &&
-        (!needle || text.includes(needle));
-      row.hidden = !fits;
+        (!needle || known.text.includes(needle));
+      if (row.hidden === fits) row.hidden = !fits;
       if (fits) shown += 1;
     }
-    this.order();
+    if (this.isUnsorted) this.order();
+    this.isUnsorted = false;
     for (const button of this.element.querySelectorAll("[data-states] button")) {
       const { state } = button.dataset;
       const n = state ? (counts.get(state) ?? 0) : this.rows.size;
-      button.querySelector("[data-n]").textContent = n;
+      const number = button.querySelector("[data-n]");
+      if (number.textContent !== String(n)) number.textContent = n;
       button.hidden = Boolean(state) && n === 0 && this.state !== state;
       button.setAttribute("aria-pressed", String(state === this.state));
     }
@@ -188,6 +240,13 @@ function seconds(value) {
   if (value < 10) return `${value.toFixed(1)}\u00a0s`;
   if (value < 60) return `${Math.round(value)}\u00a0s`;
   return `${Math.floor(value / 60)}\u00a0min\u00a0${String(Math.round(value % 60)).padStart(2, "0")}\u00a0s`;
+}
+
+function compact(n) {
+  if (n < 1000) return String(n);
+  if (n < 10000) return `${(n / 1000).toFixed(1)}\u00a0k`;
+  if (n < 1000000) return `${Math.round(n / 1000)}\u00a0k`;
+  return `${(n / 1000000).toFixed(1)}\u00a0M`;
 }
 
 function score(value) {

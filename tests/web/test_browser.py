@@ -35,6 +35,8 @@ from tests.web.build import (
 pytestmark = pytest.mark.browser
 
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+TWO_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+"""Until a changed scheme is on the screen."""
 PHONE = {"width": 390, "height": 844}
 
 
@@ -105,6 +107,7 @@ def test_axe_finds_nothing_in_either_scheme(demo: Demo) -> None:
         demo.open(path)
         for scheme in SCHEMES:
             demo.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            demo.page.evaluate(TWO_FRAMES)
             if problems := violations(demo.page):
                 found[f"{path} {scheme}"] = problems
     assert not found

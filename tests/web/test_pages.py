@@ -113,7 +113,7 @@ def test_a_negative_criterion_that_did_not_happen_is_good(client: Client, people
         html = get(client, people, name, rollout.pk)
         card = html.split('id="e2"')[1].split("</article>")[0]
         assert "pill good" in card
-        assert "no 0.00" in card
+        assert "avoided 0.00" in card
 
 
 def test_a_rollout_that_waits_for_a_session_says_so(client: Client, people: People) -> None:

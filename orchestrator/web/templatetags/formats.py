@@ -232,7 +232,7 @@ def criterion_pill(value: float | None, is_negative: bool) -> SafeString:
     """Pill of a scored verdict. A negative criterion below one half did not happen: good."""
     if value is None or not is_negative:
         return verdict_pill(value)
-    look, mark, word = ("good", "check", "no") if value < 0.5 else ("bad", "cross", "happened")
+    look, mark, word = ("good", "check", "avoided") if value < 0.5 else ("bad", "cross", "happened")
     return format_html(
         '<span class="pill {}" data-state="scored">{}<span>{} {}</span></span>',
         look,
