@@ -13,7 +13,7 @@ def main() -> None:
         from django.core.management import execute_from_command_line
     except ImportError as error:
         sys.exit(
-            f"Django is not installed here ({error}). Run `make install`, then .venv/bin/python manage.py"
+            f"Django is missing here ({error}). Run `make install`, then use .venv/bin/python."
         )
     execute_from_command_line(sys.argv)
 
