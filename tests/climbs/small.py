@@ -59,11 +59,18 @@ def make_endpoint(project: Project, **overrides: Any) -> ModelEndpoint:
     return ModelEndpoint.objects.create(**fields)
 
 
-def make_climb(*, project: Project, actor: User, settings: dict[str, Any] | None = None) -> Climb:
+def make_climb(
+    *,
+    project: Project,
+    actor: User,
+    settings: dict[str, Any] | None = None,
+    model: ModelEndpoint | None = None,
+    max_tokens: int = 12,
+) -> Climb:
     rubric = Rubric.objects.create(project=project, name="small")
     harness = Harness(
         instructions="Reply with one line.\n",
-        sampling=Sampling(temperature=1.0, max_tokens=12, stop=("\n",)),
+        sampling=Sampling(temperature=1.0, max_tokens=max_tokens, stop=("\n",)),
         limits=Limits(max_steps=4),
     )
     return start_climb(
@@ -72,7 +79,7 @@ def make_climb(*, project: Project, actor: User, settings: dict[str, Any] | None
         name="Small climb",
         environment_version=make_environment(project),
         rubric_version=create_rubric_version(rubric=rubric, spec=RUBRIC),
-        model=make_endpoint(project),
+        model=model or make_endpoint(project),
         seed_harness=store_harness(project_id=project.pk, harness=harness),
         settings=ClimbSettings.from_json({**SMALL, **(settings or {})}),
     )
