@@ -42,7 +42,7 @@ from orchestrator.jobs.registry import JobContext
 from orchestrator.runs import queries
 from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout, RolloutState, Run
 from orchestrator.runs.recorder import Recorder, Write
-from orchestrator.runs.rollout import AgentRollout, RolloutPlan
+from orchestrator.runs.rollout import AgentRollout, Announce, RolloutPlan
 from orchestrator.runs.services import end_failed_run, finish_run, mark_running
 from orchestrator.runs.signals import rollout_ended
 from rubrics.codec import from_json
@@ -176,12 +176,18 @@ async def _run_all(prepared: Prepared, ctx: JobContext) -> None:
     slots = asyncio.Semaphore(prepared.run.concurrency)
     interruption: list[Exception] = []
     client = ModelClient(prepared.endpoint, retry_for_s=MODEL_PATIENCE_S)
+
+    def announce(rollout: Rollout) -> Mapping[int, Sequence[NewEvent]]:
+        # Each ended rollout is progress: a run that outlives many kills is not given up.
+        ctx.progress()
+        return announce_to_run(rollout)
+
     async with Recorder(ctx.fence) as recorder, client:
 
         async def one(plan: RolloutPlan) -> None:
             async with slots:
                 rollout = AgentRollout(plan, _conversation(prepared, client, plan), recorder)
-                await _attempt(rollout, plan, recorder)
+                await _attempt(rollout, plan, recorder, announce)
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -216,26 +222,32 @@ def _conversation(prepared: Prepared, client: ModelClient, plan: RolloutPlan) ->
     return ChatConversation(ChatModel(client), sampling)
 
 
-async def _attempt(rollout: AgentRollout, plan: RolloutPlan, recorder: Recorder) -> None:
+async def _attempt(
+    rollout: AgentRollout, plan: RolloutPlan, recorder: Recorder, announce: Announce
+) -> None:
     """The boundary around one rollout: whatever it does, its neighbours go on."""
     try:
         async with asyncio.timeout(ROLLOUT_LIMIT_S):
-            await rollout.run(announce=announce_to_run)
+            await rollout.run(announce=announce)
     except (LeaseLost, Cancelled, Stopped):
         raise
     except TimeoutError:
         await _record_failure(
             plan.rollout,
             recorder,
+            announce,
             "rollout_timeout",
             f"The rollout did not end within {ROLLOUT_LIMIT_S:.0f} s.",
         )
     except Exception as exc:  # boundary: recorded on the rollout
         log.exception("rollout failed", rollout_id=plan.rollout.pk)
-        await _record_failure(plan.rollout, recorder, "internal", f"{type(exc).__name__}: {exc}")
+        reason = f"{type(exc).__name__}: {exc}"
+        await _record_failure(plan.rollout, recorder, announce, "internal", reason)
 
 
-async def _record_failure(rollout: Rollout, recorder: Recorder, cause: str, message: str) -> None:
+async def _record_failure(
+    rollout: Rollout, recorder: Recorder, announce: Announce, cause: str, message: str
+) -> None:
     def apply() -> dict[int, Sequence[NewEvent]]:
         rollout.refresh_from_db(fields=["state"])
         if rollout.state not in OPEN_ROLLOUT_STATES:
@@ -246,7 +258,7 @@ async def _record_failure(rollout: Rollout, recorder: Recorder, cause: str, mess
         rollout.save(update_fields=["state", "score", "cause", "message", "ended_at"])
         return {
             rollout.stream_id: [NewEvent("rollout.ended", queries.ended_payload(rollout))],
-            **announce_to_run(rollout),
+            **announce(rollout),
         }
 
     await recorder.record(Write(apply))
