@@ -23,12 +23,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint as recompute
 
 from training.attention import PrefixLayout, prefix_attention
 from training.errors import CheckpointError, ConfigurationError
 from training.llama import MLP, Attention, rotate
 from training.manifest import ALL_LINEAR
+from training.tree import TreeLayout, tree_attention
 
 CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
@@ -173,30 +173,30 @@ class LoraSwiglu(nn.Module):
         return result
 
 
-class LeanAttention(nn.Module):
-    """A block's attention that keeps queries, keys and values, and recomputes the rest.
+class TreeAttention(nn.Module):
+    """A block's attention for passes over a tree, and for plain prefix batches."""
 
-    Keys of the shared prefix are copied per suffix inside the kernel; kept for the backward pass
-    these copies were half of all activations. Recomputing costs about 3 % of a step.
-    """
-
-    def __init__(self, base: Attention) -> None:
+    def __init__(self, base: Attention, layer: int) -> None:
         super().__init__()
+        self.layer = layer
         self.heads, self.kv_heads, self.head_dim = base.heads, base.kv_heads, base.head_dim
         self.q_proj: nn.Module = base.q_proj
         self.k_proj: nn.Module = base.k_proj
         self.v_proj: nn.Module = base.v_proj
         self.o_proj: nn.Module = base.o_proj
 
-    def forward(self, x_NH: Tensor, rotary: tuple[Tensor, Tensor], layout: PrefixLayout) -> Tensor:
+    def forward(
+        self, x_NH: Tensor, rotary: tuple[Tensor, Tensor], layout: TreeLayout | PrefixLayout
+    ) -> Tensor:
         """As `training.llama.Attention`."""
         count = x_NH.shape[0]
         q = rotate(self.q_proj(x_NH).view(count, self.heads, self.head_dim), rotary)
         k = rotate(self.k_proj(x_NH).view(count, self.kv_heads, self.head_dim), rotary)
         v = self.v_proj(x_NH).view(count, self.kv_heads, self.head_dim)
-        out = recompute(
-            prefix_attention, q, k, v, layout, use_reentrant=False, preserve_rng_state=False
-        )
+        if isinstance(layout, TreeLayout):
+            out = tree_attention(q, k, v, layout, self.layer)
+        else:
+            out = prefix_attention(q, k, v, layout)
         y: Tensor = self.o_proj(out.reshape(count, -1))
         return y
 
@@ -214,13 +214,15 @@ def add_lora(model: nn.Module, spec: LoraSpec) -> list[nn.Parameter]:
             if name in spec.targets and isinstance(child, nn.Linear):
                 setattr(parent, name, LoraLinear(child, spec, generator))
                 replaced.add(name)
+    layers = 0
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, MLP) and isinstance(child.down_proj, LoraLinear):
                 lean = LoraSwiglu(child.gate_proj, child.up_proj, child.down_proj)
                 setattr(parent, name, lean)
             if isinstance(child, Attention):
-                setattr(parent, name, LeanAttention(child))
+                setattr(parent, name, TreeAttention(child, layers))
+                layers += 1
     missing = set(spec.targets) - replaced
     if missing:
         raise ConfigurationError(f"lora.targets: no linear layer is named {sorted(missing)}")

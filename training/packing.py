@@ -88,6 +88,28 @@ def pack_rows(
     return packs
 
 
+def shared_root(
+    ids_R: Sequence[Sequence[int]], needed_R: Sequence[int], first_R: Sequence[int]
+) -> int:
+    """Length of the beginning that all rows with targets share, before any of their targets.
+
+    `first_R`: the input that predicts a row's first target. 0 if no row has a target.
+    """
+    used = [i for i, n in enumerate(needed_R) if n > 0]
+    if not used:
+        return 0
+    low = min((ids_R[i] for i in used), key=tuple)
+    high = max((ids_R[i] for i in used), key=tuple)
+    # All lie between the two in lexicographic order, so they share what these share.
+    return min(_common(low, high), *(first_R[i] for i in used))
+
+
+def first_input(stream: RowStream) -> int:
+    """The input that predicts the first target of a row; 0 for a row without targets."""
+    firsts = [targets[0] for targets in (stream.rl_targets, stream.env_targets) if targets]
+    return min(firsts, default=0)
+
+
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
     for index, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:

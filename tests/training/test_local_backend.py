@@ -61,18 +61,18 @@ def separate_rows(opened: LocalSession, rows: list[Row], spec: ObjectiveSpec) ->
 
 
 @pytest.mark.parametrize("lambda_env", [0.0, 0.05, 1.0])
-@pytest.mark.parametrize("budget", [1, 60, 1000])
+@pytest.mark.parametrize(("budget", "shared"), [(1, 12), (60, 12), (1000, 12), (60, 150)])
 def test_packs_give_the_gradient_of_separate_rows(
-    tiny_folder: Path, lambda_env: float, budget: int
+    tiny_folder: Path, lambda_env: float, budget: int, shared: int
 ) -> None:
     spec = ObjectiveSpec(lambda_env=lambda_env, policy_temperature=0.7, clip_low=0.9, clip_high=9.0)
-    rows = make_step()
+    rows = make_step(shared=shared)
     packed, plain = session(tiny_folder, budget=budget), session(tiny_folder)
     stats = pass_over(packed, rows, spec)
     expected = separate_rows(plain, rows, spec)
     assert stats.loss == pytest.approx(expected, abs=1e-5)
     assert relative(gradient(packed), gradient(plain)) <= 1e-5
-    if budget == 1000:
+    if budget == 1000 or shared > budget:
         assert stats.packed_tokens < 0.7 * stats.row_tokens
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training.errors import ConfigurationError
-from training.packing import pack_rows
+from training.packing import pack_rows, shared_root
 
 SEQUENCES = st.lists(
     st.lists(st.integers(0, 1), min_size=1, max_size=8).map(tuple), min_size=1, max_size=8
@@ -40,3 +40,15 @@ def test_a_stranger_does_not_break_a_shared_prefix() -> None:
 def test_a_budget_below_one_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="budget_tokens"):
         pack_rows([(1,)], [1], budget_tokens=0)
+
+
+@given(ids=SEQUENCES, data=st.data())
+def test_the_root_is_the_longest_beginning_of_all_rows(
+    ids: list[tuple[int, ...]], data: st.DataObject
+) -> None:
+    firsts = [data.draw(st.integers(0, len(row))) for row in ids]
+    root = shared_root(ids, [len(row) for row in ids], firsts)
+    assert root <= min(firsts)
+    assert len({row[:root] for row in ids}) == 1
+    if root < min(*firsts, *map(len, ids), 99):
+        assert len({row[: root + 1] for row in ids}) > 1

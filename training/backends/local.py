@@ -1,6 +1,6 @@
 """The local backend: one process, one device, LoRA on a frozen Llama.
 
-A step's rows become packs that share their prefix; each pack is one forward pass for both losses.
+A step's rows become a root and packs below it; each pack is one forward pass for both losses.
 The head runs chunk by chunk with loss and gradient at once: all losses are sums over tokens, so the
 gradient on the hidden states is known before the next chunk and no logits are kept or recomputed.
 The frozen weights get no gradient, so a backward pass costs about as much as a forward pass.
@@ -36,7 +36,7 @@ from training.head import (
     pieces,
     token_logprobs,
 )
-from training.llama import Llama, forward_packed, load_llama
+from training.llama import Llama, load_llama
 from training.lora import (
     WEIGHTS_FILE,
     LoraSpec,
@@ -46,7 +46,15 @@ from training.lora import (
     lora_parameters,
 )
 from training.losses import Streams
-from training.packing import DEFAULT_BUDGET_TOKENS, Pack, needed_inputs, pack_rows
+from training.packing import (
+    DEFAULT_BUDGET_TOKENS,
+    Pack,
+    first_input,
+    needed_inputs,
+    pack_rows,
+    shared_root,
+)
+from training.tree import KeyValues, TreeLayout, forward_root, forward_tree
 from training.types import ObjectiveSpec, Row
 
 T = TypeVar("T")
@@ -54,6 +62,8 @@ T = TypeVar("T")
 ADAPTER_FOLDER = "adapter"
 OPTIM_FILE = "optim.safetensors"
 MAX_SKIPPED_STEPS = 3
+MIN_ROOT_TOKENS = 32
+"""A shorter common beginning is not worth a pass of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +135,14 @@ class LocalSession:
         """Add the gradient of these rows, pack by pack; `on_pack` is called after each."""
         started = time.perf_counter()
         needed = [needed_inputs(stream) for stream in streams.rows]
-        packs = pack_rows([row.ids for row in rows], needed, budget_tokens=self.spec.budget_tokens)
+        root, packs = self._plan(rows, streams, needed)
+        past = self._root(rows, streams, root)
         sums = _Sums()
         for pack in packs:
-            self._pack_backward(pack, rows, streams, spec, sums)
+            self._pack_backward(pack, rows, streams, spec, root, past, sums)
+            on_pack()
+        if past is not None:
+            self._root_backward(rows, streams, root, past)
             on_pack()
         env_loss = sums.env / spec.lambda_env if streams.has_env else None
         return _done(
@@ -141,7 +155,7 @@ class LocalSession:
                 env_nll_sum=sums.env_nll,
                 n_env_tokens=sums.n_env,
                 row_tokens=sum(needed),
-                packed_tokens=sum(pack.n_tokens for pack in packs),
+                packed_tokens=root + sum(pack.n_tokens for pack in packs),
                 packs=len(packs),
                 seconds=time.perf_counter() - started,
             )
@@ -220,13 +234,59 @@ class LocalSession:
         digest = hashlib.sha256(files[WEIGHTS_FILE]).hexdigest()
         return _done(WeightVersion(number=number, name=name, adapter=root / name, sha256=digest))
 
-    def _hidden(self, pack: Pack) -> Tensor:
-        suffixes = [self._indices(suffix) for suffix in pack.suffixes]
-        return forward_packed(
-            self.model,
-            self._indices(pack.prefix),
-            suffixes,
-            checkpoint=self.spec.is_checkpointed,
+    def _plan(
+        self, rows: Sequence[Row], streams: Streams, needed: Sequence[int]
+    ) -> tuple[int, list[Pack]]:
+        """Length of the root, and packs of what lies below it.
+
+        A root pays when it would otherwise be computed in more than one pack.
+        """
+        ids = [row.ids for row in rows]
+        firsts = [first_input(stream) for stream in streams.rows]
+        budget = self.spec.budget_tokens
+        root = shared_root(ids, needed, firsts)
+        if root >= MIN_ROOT_TOKENS:
+            below = pack_rows(
+                [i[root:] for i in ids], [max(n - root, 0) for n in needed], budget_tokens=budget
+            )
+            if len(below) > 1:
+                return root, below
+        return 0, pack_rows(ids, needed, budget_tokens=budget)
+
+    def _root_ids(self, rows: Sequence[Row], streams: Streams, root: int) -> Tensor:
+        index = next(i for i, stream in enumerate(streams.rows) if needed_inputs(stream) > 0)
+        return self._indices(rows[index].ids[:root])
+
+    def _root(self, rows: Sequence[Row], streams: Streams, root: int) -> KeyValues | None:
+        """The root's keys and values as leaves that collect gradients."""
+        if root == 0:
+            return None
+        with torch.no_grad():
+            past = forward_root(self.model, self._root_ids(rows, streams, root))
+        return [(k.requires_grad_(), v.requires_grad_()) for k, v in past]
+
+    def _root_backward(
+        self, rows: Sequence[Row], streams: Streams, root: int, past: KeyValues
+    ) -> None:
+        again = forward_root(self.model, self._root_ids(rows, streams, root))
+        pairs = [
+            (output, leaf.grad)
+            for outputs, leaves in zip(again, past, strict=True)
+            for output, leaf in zip(outputs, leaves, strict=True)
+            if leaf.grad is not None
+        ]
+        torch.autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
+
+    def _hidden(self, pack: Pack, past: KeyValues | None = None) -> Tensor:
+        layout = TreeLayout.build(
+            prefix=len(pack.prefix),
+            suffixes=[len(suffix) for suffix in pack.suffixes],
+            past=past,
+            device=self.device,
+        )
+        ids = [*pack.prefix, *(token for suffix in pack.suffixes for token in suffix)]
+        return forward_tree(
+            self.model, self._indices(ids), layout, checkpoint=self.spec.is_checkpointed
         )
 
     def _indices(self, values: Sequence[int]) -> Tensor:
@@ -238,14 +298,16 @@ class LocalSession:
         rows: Sequence[Row],
         streams: Streams,
         spec: ObjectiveSpec,
+        root: int,
+        past: KeyValues | None,
         sums: _Sums,
     ) -> None:
-        hidden_NH = self._hidden(pack)
+        hidden_NH = self._hidden(pack, past)
         grad_NH = torch.zeros_like(hidden_NH)
         fixed_NH = hidden_NH.detach()
         members = [streams.rows[i] for i in pack.rows]
 
-        flat, wanted = self._selection(pack, rows, [s.rl_targets for s in members])
+        flat, wanted = self._selection(pack, rows, root, [s.rl_targets for s in members])
         targets = objective.policy_targets(members, dtype=torch.float32, device=self.device)
         for piece in pieces(len(flat), self.spec.head_chunk):
             leaf = fixed_NH[flat[piece]].requires_grad_()
@@ -261,7 +323,7 @@ class LocalSession:
             sums.log_ratios += ratios[~torch.isnan(part.old_logprobs_N)].tolist()
 
         if streams.has_env:
-            flat, wanted = self._selection(pack, rows, [s.env_targets for s in members])
+            flat, wanted = self._selection(pack, rows, root, [s.env_targets for s in members])
             weights = objective.env_weights(members, dtype=torch.float32, device=self.device)
             for piece in pieces(len(flat), self.spec.head_chunk):
                 leaf = fixed_NH[flat[piece]].requires_grad_()
@@ -276,13 +338,13 @@ class LocalSession:
         hidden_NH.backward(grad_NH)  # type: ignore[no-untyped-call]
 
     def _selection(
-        self, pack: Pack, rows: Sequence[Row], targets_M: Sequence[Sequence[int]]
+        self, pack: Pack, rows: Sequence[Row], root: int, targets_M: Sequence[Sequence[int]]
     ) -> tuple[Tensor, Tensor]:
         """Flat positions and wanted tokens of the pack's targets, in the order of its rows."""
         flat: list[int] = []
         wanted: list[int] = []
         for member, (index, targets) in enumerate(zip(pack.rows, targets_M, strict=True)):
-            flat += pack.flat_positions(member, targets)
+            flat += pack.flat_positions(member, [t - root for t in targets])
             wanted += [rows[index].ids[t + 1] for t in targets]
         return self._indices(flat), self._indices(wanted)
 
