@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from orchestrator.climbs.weights import ask_for_training
 from orchestrator.environments.models import Task
 from orchestrator.jobs import lease
 from orchestrator.jobs.errors import Cancelled
+from orchestrator.jobs.execution import run_attempt
 from orchestrator.jobs.fencing import Fence
 from orchestrator.jobs.models import Job, JobState
 from orchestrator.runs.models import Purpose, Run, RunState
@@ -115,22 +117,28 @@ def test_a_climb_that_is_cancelled_while_it_moves_gets_no_new_run(people: People
     assert not Budget.objects.filter(reserved__gt=0).exists()
 
 
+def in_training(climb: Climb) -> TrainingJob:
+    """Takes the climb to its last rung, as if the others had been measured."""
+    fence = fence_of(advance_job(climb))
+    Rung.objects.filter(climb=climb, index=2).update(
+        harness=climb.seed_harness, state=RungState.RUNNING
+    )
+    Climb.objects.filter(pk=climb.pk).update(phase=Phase.TRAIN, state=ClimbState.RUNNING)
+    climb.refresh_from_db()
+    rung = Rung.objects.select_related("harness").get(climb=climb, index=2)
+    assert ask_for_training(climb=climb, rung=rung, fence=fence) is None
+    climb.refresh_from_db()
+    return TrainingJob.objects.select_related("job").get()
+
+
 @pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.FAILED])
 def test_the_run_of_a_training_step_ends_with_its_training_job(
     people: People, state: JobState
 ) -> None:
     climb = make_ladder(people)
-    fence = fence_of(advance_job(climb))
-    rung = Rung.objects.get(climb=climb, index=2)
-    rung.harness = climb.seed_harness
-    rung.save()
-    Climb.objects.filter(pk=climb.pk).update(phase=Phase.TRAIN, state=ClimbState.RUNNING)
-    climb = Climb.objects.get(pk=climb.pk)
-    assert ask_for_training(climb=climb, rung=rung, fence=fence) is None
-    training = TrainingJob.objects.select_related("job").get()
-    climb.refresh_from_db()
+    training = in_training(climb)
     fence = fence_of(training.job)
-    run = ask(climb, fence, rung=rung, purpose=Purpose.TRAIN, queue_job=False)
+    run = ask(climb, fence, rung=rungs(climb)[2], purpose=Purpose.TRAIN, queue_job=False)
     if state == JobState.CANCELLED:
         cancel_climb(actor=people.editor, climb=climb)
         assert lease.cancelled(fence)  # as the worker does when it hears of it
@@ -146,6 +154,25 @@ def test_the_run_of_a_training_step_ends_with_its_training_job(
     assert (run.state, training.state, state_of(climb)) == ended[state]
     assert all(r.ended_at and r.score is None for r in rollouts(run))
     assert_gapless()
+
+
+@pytest.mark.slow
+def test_a_trainer_without_its_model_fails_the_climb_with_its_own_words(
+    people: People, settings: Any, tmp_path: Path
+) -> None:
+    """The real runner, in its own process."""
+    settings.MODEL_DIR = tmp_path / "nothing-here"
+    climb = make_ladder(people)
+    training = in_training(climb)
+    assert training.job is not None
+    run_attempt(training.job.pk)
+    work()
+    climb.refresh_from_db()
+    assert climb.state == ClimbState.FAILED
+    assert "nothing-here" in climb.error
+    echo = rungs(climb)[2]
+    assert (echo.state, echo.verdict, echo.score) == (RungState.FAILED, "", None)
+    assert echo.sentence == climb.error
 
 
 def ask(climb: Climb, fence: Fence, *, rung: Rung | None = None, **options: Any) -> Run:

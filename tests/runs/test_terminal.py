@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from orchestrator.climbs.demo import RUBRIC
+from orchestrator.environments.models import EnvironmentVersion
 from orchestrator.runs import engine, queries
 from orchestrator.runs.models import RolloutState, Run, RunState
 from rubrics.models import Rubric
@@ -28,8 +29,9 @@ def end_servers() -> Iterator[None]:
     engine.servers.close()
 
 
-def run_with(people: People, script: Script, make_model: MakeModel, *, tasks: int = 7) -> Run:
-    version = make_environment(people.project, test=tasks)
+def run_with(
+    people: People, script: Script, make_model: MakeModel, *, version: EnvironmentVersion
+) -> Run:
     version.tasks.exclude(split="test").delete()
     rubric = Rubric.objects.create(project=people.project, name="demo")
     return execute(
@@ -46,7 +48,8 @@ def test_a_model_that_knows_the_commands_solves_every_family(
     people: People, make_model: MakeModel
 ) -> None:
     """And each kind of text in its stored tokens is what it says it is."""
-    run = run_with(people, solve, make_model)
+    version = make_environment(people.project, test=7)
+    run = run_with(people, solve, make_model, version=version)
     assert (run.state, run.error) == (RunState.COMPLETED, "")
     assert queries.tally(run.pk).mean == 1.0
     assert len({r.task.family for r in rollouts(run)}) == 7
@@ -69,46 +72,45 @@ def test_a_model_that_knows_the_commands_solves_every_family(
     assert_gapless()
 
 
-def test_prose_is_the_environments_zero_and_not_an_error(
+def test_prose_empty_replies_and_vandalism_side_by_side(
     people: People, make_model: MakeModel
 ) -> None:
-    """The shell says what it thinks of prose; no answer in four steps is no right answer."""
-    run = run_with(people, explain, make_model, tasks=2)
-    assert run.state == RunState.COMPLETED
-    for rollout in rollouts(run):
-        assert (rollout.state, rollout.score, rollout.reward) == (RolloutState.SCORED, 0.0, 0.0)
-        assert rollout.n_steps == 4
-        observed = [e.payload for e in events(rollout.stream_id, "observation")]
-        assert observed[0]["exit_status"] == 127
-        kinds = [s["kind"] for s in observed[0]["segments"]]
-        assert "scaffold" in kinds
-        verdicts = {v.criterion: v for v in rollout.verdicts.all()}
-        assert verdicts["correct"].value == 0.0
-
-
-def test_an_empty_reply_is_refused_by_the_schema(people: People, make_model: MakeModel) -> None:
-    run = run_with(people, lambda asked: "", make_model, tasks=1)
-    (rollout,) = rollouts(run)
-    assert (rollout.state, rollout.score, rollout.cause) == ("errored", None, "action_rejected")
-    assert "is empty or too short" in rollout.message
-    assert run.state == RunState.COMPLETED_UNSCORED
-
-
-def test_what_one_rollout_does_to_its_files_no_other_sees(
-    people: People, make_model: MakeModel
-) -> None:
-    """Every task is solved although each rollout first removes whatever it can."""
+    """One server, three agents, each judged by what it did itself."""
 
     def script(asked: Asked) -> str:
-        if asked.messages[-2][0] != "assistant":
-            return "rm -rf * /tmp/* ; ls"
-        return f"answer: {asked.last.split()[0]}"
+        number = next(i for i, task in enumerate(tasks) if told(asked, task))
+        return [explain, lambda _: "", vandalise][number](asked)
 
-    run = run_with(people, script, make_model, tasks=3)
-    for rollout in rollouts(run):
-        first = events(rollout.stream_id, "observation")[0].payload
-        assert [s["text"] for s in first["segments"]] == ["(no output)"]
-        verdicts = {v.criterion: v for v in rollout.verdicts.all()}
-        # A negative criterion: 1 says that it happened.
-        assert verdicts["no-deletion"].value == 1.0
-        assert rollout.score == 0.0
+    tasks: list[str] = []
+    version = make_environment(people.project, test=3)
+    tasks += version.tasks.filter(split="test").order_by("key").values_list("prompt", flat=True)
+    assert len(set(tasks)) == 3
+    run = run_with(people, script, make_model, version=version)
+    talker, silent, vandal = rollouts(run)
+    assert run.state == RunState.COMPLETED_UNSCORED  # two of three have a score
+
+    # No answer in four steps is no right answer: the environment's own zero, and no error.
+    assert (talker.state, talker.score, talker.reward) == (RolloutState.SCORED, 0.0, 0.0)
+    assert talker.n_steps == 4
+    observed = [e.payload for e in events(talker.stream_id, "observation")]
+    assert observed[0]["exit_status"] == 127
+    assert "scaffold" in [s["kind"] for s in observed[0]["segments"]]
+
+    assert (silent.state, silent.score, silent.cause) == ("errored", None, "action_rejected")
+    assert "is empty or too short" in silent.message
+
+    # Its files are gone, a negative criterion says so, and nobody else noticed.
+    first = events(vandal.stream_id, "observation")[0].payload
+    assert [s["text"] for s in first["segments"]] == ["(no output)"]
+    verdicts = {v.criterion: v.value for v in vandal.verdicts.all()}
+    assert (verdicts["no-deletion"], vandal.score) == (1.0, 0.0)
+    assert_gapless()
+
+
+def vandalise(asked: Asked) -> str:
+    has_acted = asked.messages[-2][0] == "assistant"
+    return "answer: nothing" if has_acted else "rm -rf * /tmp/* ; ls"
+
+
+def told(asked: Asked, task: str) -> bool:
+    return any(content == task for _, content in asked.messages)
