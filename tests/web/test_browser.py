@@ -19,7 +19,7 @@ from orchestrator.runs.models import Rollout, Run
 from orchestrator.runs.queries import rollout_row, tally
 from tests.base import make_people
 from tests.browser import sign_in
-from tests.live import LiveStack, MakeStack
+from tests.live import LiveStack
 from tests.web.build import (
     ACTION,
     make_climb,
@@ -332,12 +332,8 @@ def test_without_scripts_the_pages_still_read_and_write(demo: Demo) -> None:
     context.close()
 
 
-def test_a_restart_of_the_server_loses_and_repeats_nothing(
-    page: Page, make_stack: MakeStack
-) -> None:
-    stack = make_stack()
-    stack.start()
-    demo = Demo(page, stack)
+def test_a_restart_of_the_server_loses_and_repeats_nothing(demo: Demo) -> None:
+    page, stack = demo.page, demo.stack
     stream = demo.live.stream_id
     demo.open(f"rollouts/{demo.live.pk}/")
     live = demo.page.locator("[data-live]")
