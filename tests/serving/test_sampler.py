@@ -285,3 +285,20 @@ def test_many_ragged_rows_within_a_small_cache_all_finish(tiny_folder: Path) -> 
         assert sampler._store.size_bytes <= 120_000
     finally:
         sampler.close()
+
+
+def test_the_adapter_used_longest_ago_makes_room(
+    tiny_folder: Path, make_adapter: Callable[[int], Path]
+) -> None:
+    """A trainer publishes an adapter per step; a step more than the limit must not end it."""
+    sampler = Sampler(tiny_folder, name="tiny", limits=Limits(max_adapters=2))
+    try:
+        for seed in (1, 2):
+            sampler.add_adapter(name=f"a{seed}", path=make_adapter(seed))
+        sample(sampler, request(model="a1"))
+        sampler.add_adapter(name="a3", path=make_adapter(3))
+        assert {adapter.name for adapter in sampler.adapters()} == {"a1", "a3"}
+        with pytest.raises(UnknownModel):
+            sampler.submit(request(model="a2"))
+    finally:
+        sampler.close()

@@ -218,7 +218,9 @@ class Sampler:
     def add_adapter(self, *, name: str, path: Path) -> Adapter:
         """Loads a PEFT folder under a name; the same name and folder again is no change.
 
-        Raises AdapterConflict (name taken, too many), AdapterError (the folder does not fit).
+        With the limit reached, the adapter that was used longest ago makes room; whoever needs it
+        again loads it again. Raises AdapterConflict (name taken, all in use), AdapterError (the
+        folder does not fit).
         """
         path = path.absolute()
         with self._wake:
@@ -229,6 +231,7 @@ class Sampler:
         adapter = load_adapter(name=name, path=path, base=self.base)
         with self._wake:
             self._require_free(name)
+            self._make_room()
             self._adapters[name] = adapter
         return adapter
 
@@ -238,10 +241,20 @@ class Sampler:
             raise AdapterConflict(f"adapter {name!r} is already loaded from {known.path}")
         if name == self.name:
             raise AdapterConflict(f"{name!r} is the name of the base model")
-        if len(self._adapters) >= self.limits.max_adapters:
-            raise AdapterConflict(
-                f"{self.limits.max_adapters} adapters are loaded (--max-adapters); delete one first"
-            )
+
+    def _make_room(self) -> None:
+        """Needs the lock. The table is in order of last use."""
+        if len(self._adapters) < self.limits.max_adapters:
+            return
+        in_use = {row.key for row in (*self._rows, *self._waiting)}
+        for name, adapter in self._adapters.items():
+            if adapter.serial not in in_use:
+                self._removed.append(self._adapters.pop(name))
+                self._wake.notify_all()
+                return
+        raise AdapterConflict(
+            f"{self.limits.max_adapters} adapters are loaded and in use (--max-adapters)"
+        )
 
     def remove_adapter(self, name: str) -> bool:
         """Forgets an adapter; rows in flight end with it. False if there is none."""
@@ -297,6 +310,7 @@ class Sampler:
             if adapter is None:
                 names = ", ".join([self.name, *self._adapters])
                 raise UnknownModel(f"model: {request.model!r} is not served; there are {names}")
+            self._adapters[request.model] = self._adapters.pop(request.model)  # used last
         seed = request.seed if request.seed is not None else int.from_bytes(os.urandom(8))
         return _Row(
             request=request,

@@ -103,6 +103,10 @@ def start_runner(
     repository = Path(__file__).resolve().parents[2]
     environment = dict(os.environ if env is None else env)
     environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # Large tensors come from the system and go back to it: with glibc's growing thresholds the
+    # trainer of the demo held 2.7 GB between passes instead of 1.4, in the same time.
+    environment.setdefault("MALLOC_ARENA_MAX", "2")
+    environment.setdefault("MALLOC_MMAP_THRESHOLD_", str(1 << 20))
     environment["PYTHONPATH"] = os.pathsep.join(
         [str(repository), *filter(None, [environment.get("PYTHONPATH")])]
     )
