@@ -47,11 +47,11 @@ def conclude_rung(*, rung: Rung, run: Run, base: Rung | None, fence: Fence) -> N
         _end(rung, fence)
 
 
-def conclude_without_test(*, rung: Rung, sentence: str, fence: Fence) -> None:
+def conclude_without_test(*, rung: Rung, verdict: str, sentence: str, fence: Fence) -> None:
     """For a rung that changed nothing: there is nothing to read the sealed test for."""
     with transaction.atomic():
         hold_fence(fence)
-        rung.verdict, rung.sentence = "inconclusive", sentence
+        rung.verdict, rung.sentence = verdict, sentence
         _end(rung, fence)
 
 
@@ -118,18 +118,22 @@ def _sentence(
         )
     if comparison is None or base is None or comparison.mean is None:
         return f"{name}: {tally.passed} of {tally.scored} sealed test tasks right."
-    gain = f"{100 * comparison.mean:+.0f} points"
-    low, high = comparison.low or 0.0, comparison.high or 0.0
-    interval = f"[{100 * low:+.0f}, {100 * high:+.0f}]"
+    gain = f"{_points(comparison.mean)} points"
+    interval = f"[{_points(comparison.low or 0.0)}, {_points(comparison.high or 0.0)}]"
     against = f"over {base.get_kind_display().lower()}"
     if rung.verdict == "better":
         return f"{name}: {gain} {interval} {against} on {comparison.units} sealed tasks."
     if rung.verdict == "regressed":
-        return f"{name}: worse by {gain} {interval} than {base.get_kind_display().lower()}."
+        return f"{name}: worse, {gain} {interval} {against} on {comparison.units} sealed tasks."
     return (
         f"{name}: {gain} {interval} {against}; {comparison.units} tasks are too few to say "
         f"more.{_needed(comparison)}"
     )
+
+
+def _points(share: float) -> str:
+    """Percentage points with a sign; the minus is the typographic one, as on the pages."""
+    return f"{100 * share:+.0f}".replace("-", "−")
 
 
 def _needed(comparison: PairedResult) -> str:

@@ -9,6 +9,7 @@ the rollouts that have no result.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from django.db import transaction
@@ -62,9 +63,12 @@ def advance_search(*, climb: Climb, rung: Rung, fence: Fence) -> HarnessVersion 
         return latest
     search = climb.search or _create_search(climb, evidence, settings, fence)
     config = search_config(climb, search, settings)
-    action = engine.next_action(config, _rows(climb, search))
+    rows = _rows(climb, search)
+    action = engine.next_action(config, rows)
     if isinstance(action, engine.Finished):
-        return _conclude(climb, search, action, config, fence)
+        scored = sum(row.score is not None for row in rows)
+        is_measured = scored >= config.min_coverage * len(rows)
+        return _conclude(climb, search, action, config, fence, is_measured=is_measured)
     _ask(climb, rung, search, action, config, fence)
     return None
 
@@ -232,6 +236,8 @@ def _conclude(
     found: engine.Finished,
     config: engine.SearchConfig,
     fence: Fence,
+    *,
+    is_measured: bool,
 ) -> HarnessVersion:
     """Stores effects, certificate and verdict; returns the harness that goes to the sealed test."""
     judged = search.seed_harness
@@ -239,6 +245,11 @@ def _conclude(
         judged = _candidate_harness(search, config, found.bundle, engine.Phase.RACE)
     with transaction.atomic():
         hold_fence(fence)
+        # Once: after a kill the same conclusion is reached again, and must not be told twice.
+        if not Search.objects.filter(pk=search.pk, config={}).update(
+            config={"reason": found.reason, "is_measured": is_measured}
+        ):
+            return judged if found.shipped else search.seed_harness
         _store_effects(search, found)
         for certificate in found.certificates:
             _store_certificate(climb, search, certificate, config)
@@ -252,6 +263,21 @@ def _conclude(
         _say(climb, _sentence(found, config), fence)
     # A bundle that its own fresh pairs do not favour is not worth a reading of the sealed test.
     return judged if found.shipped else search.seed_harness
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Why a search ended as it did."""
+
+    reason: str
+    is_measured: bool
+    """False: too few rollouts had a score to rank anything."""
+
+
+def outcome_of(climb: Climb) -> Outcome:
+    """Of the climb's finished search."""
+    assert climb.search is not None
+    return Outcome(**climb.search.config)
 
 
 def _store_effects(search: Search, found: engine.Finished) -> None:

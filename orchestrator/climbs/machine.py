@@ -94,8 +94,12 @@ def _harness_test(climb: Climb, fence: Fence) -> bool:
     assert rung.harness is not None  # the search ends with one
     if rung.harness_id == climb.seed_harness_id:
         if rung.state != RungState.DONE:
+            outcome = harness_search.outcome_of(climb)
             conclude_without_test(
-                rung=rung, sentence="No edit of the harness helped; the seed stays.", fence=fence
+                rung=rung,
+                verdict="inconclusive" if outcome.is_measured else "infrastructure",
+                sentence=f"Harness: the seed stays; {outcome.reason}.",
+                fence=fence,
             )
         return _enter(climb, Phase.TRAIN, fence)
     run = _test_run(climb, rung, rung.harness, Purpose.EVALUATE, fence)

@@ -62,6 +62,18 @@ def headline(rungs: Sequence[Rung]) -> str:
     return f"Baseline {percent(base.score)}; climbing"
 
 
+def claim(climb: Climb, rungs: Sequence[Rung]) -> str:
+    """The headline; a climb that ended early does not climb any more."""
+    text = headline(rungs)
+    if climb.has_ended and climb.state != "completed":
+        ending = "stopped" if climb.state == "failed" else "cancelled"
+        text = text.replace("; climbing", f"; {ending}").replace(
+            "The climb has not measured its baseline yet",
+            f"The climb was {ending} before its baseline was measured",
+        )
+    return text
+
+
 def ladder(climb_id: int) -> LadderView:
     climb = Climb.objects.select_related(
         "environment_version__environment",
@@ -89,7 +101,7 @@ def ladder(climb_id: int) -> LadderView:
         training=steps,
         edits=edits,
         runs=list(climb.climb_runs.select_related("run")),
-        headline=headline(rungs),
+        headline=claim(climb, rungs),
         lede=" ".join(rung.sentence for rung in rungs if rung.sentence),
     )
 

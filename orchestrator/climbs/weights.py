@@ -32,7 +32,7 @@ from orchestrator.jobs import services as jobs
 from orchestrator.jobs.models import Job, JobState
 from orchestrator.jobs.registry import JobContext
 from orchestrator.runs.engine import execute_run
-from orchestrator.runs.models import Purpose, RunState
+from orchestrator.runs.models import Purpose, Run, RunState
 from orchestrator.runs.services import PlannedRollout
 from training.jobs import client
 from training.jobs.folder import Need
@@ -259,6 +259,8 @@ class _Keeper:
             queue_job=False,
             fence=self._ctx.fence,
         )
+        # Cancelling the run of a step cancels the training: no step can be left out.
+        Run.objects.filter(pk=run.pk, job__isnull=True).update(job_id=self._ctx.job_id)
         execute_run(run=run, ctx=self._ctx)
         run.refresh_from_db()
         if run.state == RunState.FAILED:

@@ -93,8 +93,8 @@ def connect_environment(
         raise EnvironmentProbeError(str(exc)) from exc
     if not result.is_usable:
         raise EnvironmentProbeError(
-            f"{result.message} Check that the OpenEnv server at {base_url} is running and that "
-            "this machine may reach it."
+            f"{result.message.removesuffix(' No score.')} Check that the OpenEnv server at "
+            f"{base_url} is running and that this machine may reach it."
         )
     slug = slugify(name)[:60] or "environment"
     with transaction.atomic():

@@ -25,12 +25,14 @@ def grade_rollout(
     family: str,
     wall_s: float,
     tokens: int,
+    expected: str | None = None,
 ) -> Graded:
     """One verdict per criterion and the score they make; a criterion that fails is errored."""
     answers = [step.answer for step in steps if step.answer is not None]
     transcript = Transcript(
         steps=tuple(steps),
         answer=answers[-1] if answers else None,
+        expected=expected,
         reward=reward,
         task=task,
         labels={"family": family},

@@ -272,6 +272,7 @@ class AgentRollout:
             family=task.family,
             wall_s=time.monotonic() - self._started,
             tokens=progress.tokens_in + progress.tokens_out,
+            expected=task.spec.get("answer"),
         )
         await self._end(
             announce,

@@ -10,21 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from optimizer.models import Comparison, Edit
-from orchestrator.climbs.models import Climb, Rung
-from orchestrator.climbs.queries import headline, rung_seconds
+from orchestrator.climbs.models import Rung
+from orchestrator.climbs.queries import rung_seconds
 from orchestrator.web.figures import LineChart, line_chart
-
-
-def claim(climb: Climb, rungs: Sequence[Rung]) -> str:
-    """The headline; a climb that ended early does not climb any more."""
-    text = headline(rungs)
-    if climb.has_ended and climb.state != "completed":
-        ending = "stopped" if climb.state == "failed" else "cancelled"
-        text = text.replace("; climbing", f"; {ending}").replace(
-            "The climb has not measured its baseline yet",
-            f"The climb was {ending} before its baseline was measured",
-        )
-    return text
 
 
 @dataclass(frozen=True)

@@ -253,7 +253,7 @@ def test_the_headline_claims_only_what_is_certified(climb: Climb, fence: Fence) 
 def test_a_ladder_where_nothing_helped_says_so(climb: Climb, fence: Fence) -> None:
     concluded(climb, fence, LOW)
     echo = Rung.objects.get(climb=climb, index=2)
-    conclude_without_test(rung=echo, sentence="Not trained.", fence=fence)
+    conclude_without_test(rung=echo, verdict="inconclusive", sentence="Not trained.", fence=fence)
     assert queries.headline(rungs(climb)) == "Baseline 25 %; no rung is certified better"
     assert rungs(climb)[2].verdict == "inconclusive"
 

@@ -214,16 +214,12 @@ def _count_lines(rng: random.Random) -> _Draft:
 
 def _first_line(rng: random.Random) -> _Draft:
     name, lines = _notes(rng)
-    return _Draft(
-        name, _text(lines), "first line", lines[0], "exact", f"head -n 1 {name}"
-    )
+    return _Draft(name, _text(lines), "first line", lines[0], "exact", f"head -n 1 {name}")
 
 
 def _last_line(rng: random.Random) -> _Draft:
     name, lines = _notes(rng)
-    return _Draft(
-        name, _text(lines), "last line", lines[-1], "exact", f"tail -n 1 {name}"
-    )
+    return _Draft(name, _text(lines), "last line", lines[-1], "exact", f"tail -n 1 {name}")
 
 
 def _look_up(rng: random.Random) -> _Draft:

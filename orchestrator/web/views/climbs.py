@@ -10,13 +10,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from orchestrator.climbs.models import Climb
-from orchestrator.climbs.queries import ladder, list_climbs
+from orchestrator.climbs.queries import claim, ladder, list_climbs
 from orchestrator.climbs.services import ClimbError, cancel_climb, pause_climb, resume_climb
 from orchestrator.projects.access import project_for_view
 from orchestrator.web import access, queries
 from orchestrator.web.figures import MINI, NARROW, WIDE, climb_figure
 from orchestrator.web.frame import Crumb, page
-from orchestrator.web.ladder import claim, edit_rows, harness_diff, rung_rows, training_curves
+from orchestrator.web.ladder import edit_rows, harness_diff, rung_rows, training_curves
 
 EDITS_SHOWN = 8
 """Edits shown at once, strongest first; the rest is folded."""
@@ -66,7 +66,7 @@ def climb_detail(request: HttpRequest, project_id: int, climb_id: int) -> HttpRe
             Crumb(f"{climb.name}, climb {climb.pk}", copy=str(climb.pk)),
         ],
         view=view,
-        headline=claim(view.climb, view.rungs),
+        headline=view.headline,
         climb=view.climb,
         rungs=rung_rows(view.rungs),
         figure=climb_figure(view.rungs, names, WIDE),

@@ -8,13 +8,14 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 
+from orchestrator.climbs.queries import claim
 from orchestrator.projects.access import project_for_view
 from orchestrator.projects.queries import projects_of
 from orchestrator.web import queries
 from orchestrator.web.figures import MINI, NARROW, WIDE, climb_figure
 from orchestrator.web.frame import Crumb, page
 from orchestrator.web.health import signs
-from orchestrator.web.ladder import claim, rung_rows
+from orchestrator.web.ladder import rung_rows
 from orchestrator.web.templatetags.formats import THEMES
 
 YEAR_S = 365 * 24 * 3600
