@@ -5,143 +5,280 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('projects', '0001_initial'),
+        ("projects", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Blob',
+            name="Blob",
             fields=[
-                ('sha256', models.CharField(max_length=64, primary_key=True, serialize=False)),
-                ('text', models.TextField()),
-                ('size_bytes', models.PositiveIntegerField()),
+                ("sha256", models.CharField(max_length=64, primary_key=True, serialize=False)),
+                ("text", models.TextField()),
+                ("size_bytes", models.PositiveIntegerField()),
             ],
         ),
         migrations.CreateModel(
-            name='Budget',
+            name="Budget",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('scope', models.CharField(max_length=64)),
-                ('role', models.CharField(max_length=16)),
-                ('unit', models.CharField(max_length=16)),
-                ('cap', models.FloatField()),
-                ('used', models.FloatField(default=0)),
-                ('reserved', models.FloatField(default=0)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("scope", models.CharField(max_length=64)),
+                ("role", models.CharField(max_length=16)),
+                ("unit", models.CharField(max_length=16)),
+                ("cap", models.FloatField()),
+                ("used", models.FloatField(default=0)),
+                ("reserved", models.FloatField(default=0)),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('scope', 'role', 'unit'), name='one_budget_per_unit'), models.CheckConstraint(condition=models.Q(('used__gte', 0), ('reserved__gte', 0)), name='budget_not_negative')],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("scope", "role", "unit"), name="one_budget_per_unit"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("used__gte", 0), ("reserved__gte", 0)),
+                        name="budget_not_negative",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='HarnessVersion',
+            name="HarnessVersion",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('sha256', models.CharField(max_length=64)),
-                ('components', models.JSONField()),
-                ('label', models.CharField(blank=True, max_length=120)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='harnesses', to='projects.project')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("sha256", models.CharField(max_length=64)),
+                ("components", models.JSONField()),
+                ("label", models.CharField(blank=True, max_length=120)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="harnesses",
+                        to="projects.project",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='LedgerEntry',
+            name="LedgerEntry",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(choices=[('reserve', 'reserve'), ('settle', 'settle'), ('refund', 'refund')], max_length=8)),
-                ('key', models.CharField(max_length=250)),
-                ('amount', models.FloatField()),
-                ('expires_at', models.FloatField(null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('budget', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='entries', to='optimizer.budget')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("reserve", "reserve"),
+                            ("settle", "settle"),
+                            ("refund", "refund"),
+                        ],
+                        max_length=8,
+                    ),
+                ),
+                ("key", models.CharField(max_length=250)),
+                ("amount", models.FloatField()),
+                ("expires_at", models.FloatField(null=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "budget",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="entries",
+                        to="optimizer.budget",
+                    ),
+                ),
             ],
             options={
-                'verbose_name_plural': 'ledger entries',
+                "verbose_name_plural": "ledger entries",
             },
         ),
         migrations.CreateModel(
-            name='Search',
+            name="Search",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('config', models.JSONField(default=dict)),
-                ('seed', models.BigIntegerField()),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='searches', to='projects.project')),
-                ('seed_harness', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='optimizer.harnessversion')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("config", models.JSONField(default=dict)),
+                ("seed", models.BigIntegerField()),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="searches",
+                        to="projects.project",
+                    ),
+                ),
+                (
+                    "seed_harness",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="optimizer.harnessversion",
+                    ),
+                ),
             ],
             options={
-                'verbose_name_plural': 'searches',
+                "verbose_name_plural": "searches",
             },
         ),
         migrations.CreateModel(
-            name='Edit',
+            name="Edit",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('position', models.PositiveIntegerField()),
-                ('sha256', models.CharField(max_length=64)),
-                ('operator', models.CharField(max_length=64)),
-                ('component', models.CharField(max_length=200)),
-                ('data', models.JSONField()),
-                ('support', models.PositiveIntegerField(default=0)),
-                ('effect_mean', models.FloatField(null=True)),
-                ('effect_sd', models.FloatField(null=True)),
-                ('probability_positive', models.FloatField(null=True)),
-                ('rollouts_with', models.PositiveIntegerField(null=True)),
-                ('rollouts_without', models.PositiveIntegerField(null=True)),
-                ('in_bundle', models.BooleanField(default=False)),
-                ('search', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='edits', to='optimizer.search')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("position", models.PositiveIntegerField()),
+                ("sha256", models.CharField(max_length=64)),
+                ("operator", models.CharField(max_length=64)),
+                ("component", models.CharField(max_length=200)),
+                ("data", models.JSONField()),
+                ("support", models.PositiveIntegerField(default=0)),
+                ("effect_mean", models.FloatField(null=True)),
+                ("effect_sd", models.FloatField(null=True)),
+                ("probability_positive", models.FloatField(null=True)),
+                ("rollouts_with", models.PositiveIntegerField(null=True)),
+                ("rollouts_without", models.PositiveIntegerField(null=True)),
+                ("in_bundle", models.BooleanField(default=False)),
+                (
+                    "search",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="edits",
+                        to="optimizer.search",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['position'],
+                "ordering": ["position"],
             },
         ),
         migrations.CreateModel(
-            name='Comparison',
+            name="Comparison",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('split', models.CharField(max_length=8)),
-                ('method', models.CharField(max_length=32)),
-                ('verdict', models.CharField(max_length=24)),
-                ('pairs', models.PositiveIntegerField()),
-                ('coverage', models.FloatField()),
-                ('difference', models.FloatField(null=True)),
-                ('low', models.FloatField(null=True)),
-                ('high', models.FloatField(null=True)),
-                ('e_value', models.FloatField(null=True)),
-                ('alpha', models.FloatField()),
-                ('details', models.JSONField(default=dict)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='comparisons', to='projects.project')),
-                ('search', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='comparisons', to='optimizer.search')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("split", models.CharField(max_length=8)),
+                ("method", models.CharField(max_length=32)),
+                ("verdict", models.CharField(max_length=24)),
+                ("pairs", models.PositiveIntegerField()),
+                ("coverage", models.FloatField()),
+                ("difference", models.FloatField(null=True)),
+                ("low", models.FloatField(null=True)),
+                ("high", models.FloatField(null=True)),
+                ("e_value", models.FloatField(null=True)),
+                ("alpha", models.FloatField()),
+                ("details", models.JSONField(default=dict)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="comparisons",
+                        to="projects.project",
+                    ),
+                ),
+                (
+                    "search",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="comparisons",
+                        to="optimizer.search",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Candidate',
+            name="Candidate",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('edits', models.JSONField(default=list)),
-                ('status', models.CharField(choices=[('screening', 'screening'), ('racing', 'racing'), ('rejected', 'rejected'), ('certified', 'certified'), ('not_certified', 'not certified')], default='screening', max_length=16)),
-                ('harness', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='optimizer.harnessversion')),
-                ('search', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='candidates', to='optimizer.search')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("edits", models.JSONField(default=list)),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("screening", "screening"),
+                            ("racing", "racing"),
+                            ("rejected", "rejected"),
+                            ("certified", "certified"),
+                            ("not_certified", "not certified"),
+                        ],
+                        default="screening",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "harness",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="optimizer.harnessversion",
+                    ),
+                ),
+                (
+                    "search",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="candidates",
+                        to="optimizer.search",
+                    ),
+                ),
             ],
         ),
         migrations.AddConstraint(
-            model_name='harnessversion',
-            constraint=models.UniqueConstraint(fields=('project', 'sha256'), name='harness_by_content'),
+            model_name="harnessversion",
+            constraint=models.UniqueConstraint(
+                fields=("project", "sha256"), name="harness_by_content"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='ledgerentry',
-            constraint=models.UniqueConstraint(fields=('budget', 'kind', 'key'), name='ledger_entry_once'),
+            model_name="ledgerentry",
+            constraint=models.UniqueConstraint(
+                fields=("budget", "kind", "key"), name="ledger_entry_once"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='edit',
-            constraint=models.UniqueConstraint(fields=('search', 'sha256'), name='edit_once_in_search'),
+            model_name="edit",
+            constraint=models.UniqueConstraint(
+                fields=("search", "sha256"), name="edit_once_in_search"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='candidate',
-            constraint=models.UniqueConstraint(fields=('search', 'harness'), name='candidate_once_in_search'),
+            model_name="candidate",
+            constraint=models.UniqueConstraint(
+                fields=("search", "harness"), name="candidate_once_in_search"
+            ),
         ),
     ]

@@ -5,29 +5,53 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('projects', '0001_initial'),
+        ("projects", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='ModelEndpoint',
+            name="ModelEndpoint",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=120)),
-                ('kind', models.CharField(choices=[('local', 'Switchback model server'), ('openai', 'OpenAI-compatible')], max_length=16)),
-                ('base_url', models.CharField(blank=True, max_length=400)),
-                ('model', models.CharField(max_length=200)),
-                ('price_in_usd_per_mtok', models.FloatField(default=0.0)),
-                ('price_out_usd_per_mtok', models.FloatField(default=0.0)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='model_endpoints', to='projects.project')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=120)),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("local", "Switchback model server"),
+                            ("openai", "OpenAI-compatible"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("base_url", models.CharField(blank=True, max_length=400)),
+                ("model", models.CharField(max_length=200)),
+                ("price_in_usd_per_mtok", models.FloatField(default=0.0)),
+                ("price_out_usd_per_mtok", models.FloatField(default=0.0)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="model_endpoints",
+                        to="projects.project",
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('project', 'name'), name='endpoint_name_in_project')],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("project", "name"), name="endpoint_name_in_project"
+                    )
+                ],
             },
         ),
     ]

@@ -5,92 +5,274 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('agents', '0001_initial'),
-        ('environments', '0001_initial'),
-        ('events', '0001_initial'),
-        ('optimizer', '0001_initial'),
-        ('projects', '0001_initial'),
-        ('rubrics', '0001_initial'),
-        ('runs', '0001_initial'),
-        ('training', '0001_initial'),
+        ("agents", "0001_initial"),
+        ("environments", "0001_initial"),
+        ("events", "0001_initial"),
+        ("optimizer", "0001_initial"),
+        ("projects", "0001_initial"),
+        ("rubrics", "0001_initial"),
+        ("runs", "0001_initial"),
+        ("training", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Climb',
+            name="Climb",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=120)),
-                ('state', models.CharField(choices=[('queued', 'queued'), ('running', 'running'), ('paused', 'paused'), ('completed', 'completed'), ('failed', 'failed'), ('cancelled', 'cancelled')], default='queued', max_length=12)),
-                ('phase', models.CharField(choices=[('baseline', 'Baseline on the sealed test'), ('search', 'Harness search'), ('harness_test', 'Harness on the sealed test'), ('train', 'ECHO training'), ('echo_test', 'Trained weights on the sealed test'), ('done', 'Done')], default='baseline', max_length=16)),
-                ('config', models.JSONField(default=dict)),
-                ('seed', models.BigIntegerField(default=0)),
-                ('error', models.TextField(blank=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('ended_at', models.DateTimeField(null=True)),
-                ('environment_version', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='climbs', to='environments.environmentversion')),
-                ('model', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='climbs', to='agents.modelendpoint')),
-                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='climbs', to='projects.project')),
-                ('rubric_version', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='climbs', to='rubrics.rubricversion')),
-                ('search', models.OneToOneField(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='climb', to='optimizer.search')),
-                ('seed_harness', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='optimizer.harnessversion')),
-                ('stream', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='climb', to='events.stream')),
-                ('training_job', models.OneToOneField(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='climb', to='training.trainingjob')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=120)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("queued", "queued"),
+                            ("running", "running"),
+                            ("paused", "paused"),
+                            ("completed", "completed"),
+                            ("failed", "failed"),
+                            ("cancelled", "cancelled"),
+                        ],
+                        default="queued",
+                        max_length=12,
+                    ),
+                ),
+                (
+                    "phase",
+                    models.CharField(
+                        choices=[
+                            ("baseline", "Baseline on the sealed test"),
+                            ("search", "Harness search"),
+                            ("harness_test", "Harness on the sealed test"),
+                            ("train", "ECHO training"),
+                            ("echo_test", "Trained weights on the sealed test"),
+                            ("done", "Done"),
+                        ],
+                        default="baseline",
+                        max_length=16,
+                    ),
+                ),
+                ("config", models.JSONField(default=dict)),
+                ("seed", models.BigIntegerField(default=0)),
+                ("error", models.TextField(blank=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("ended_at", models.DateTimeField(null=True)),
+                (
+                    "environment_version",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="climbs",
+                        to="environments.environmentversion",
+                    ),
+                ),
+                (
+                    "model",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="climbs",
+                        to="agents.modelendpoint",
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="climbs",
+                        to="projects.project",
+                    ),
+                ),
+                (
+                    "rubric_version",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="climbs",
+                        to="rubrics.rubricversion",
+                    ),
+                ),
+                (
+                    "search",
+                    models.OneToOneField(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="climb",
+                        to="optimizer.search",
+                    ),
+                ),
+                (
+                    "seed_harness",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="optimizer.harnessversion",
+                    ),
+                ),
+                (
+                    "stream",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="climb",
+                        to="events.stream",
+                    ),
+                ),
+                (
+                    "training_job",
+                    models.OneToOneField(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="climb",
+                        to="training.trainingjob",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-id'],
+                "ordering": ["-id"],
             },
         ),
         migrations.CreateModel(
-            name='ClimbRun',
+            name="ClimbRun",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('rung_index', models.PositiveSmallIntegerField()),
-                ('phase', models.CharField(choices=[('baseline', 'Baseline on the sealed test'), ('search', 'Harness search'), ('harness_test', 'Harness on the sealed test'), ('train', 'ECHO training'), ('echo_test', 'Trained weights on the sealed test'), ('done', 'Done')], max_length=16)),
-                ('climb', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='climb_runs', to='climbs.climb')),
-                ('run', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='climb_run', to='runs.run')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("rung_index", models.PositiveSmallIntegerField()),
+                (
+                    "phase",
+                    models.CharField(
+                        choices=[
+                            ("baseline", "Baseline on the sealed test"),
+                            ("search", "Harness search"),
+                            ("harness_test", "Harness on the sealed test"),
+                            ("train", "ECHO training"),
+                            ("echo_test", "Trained weights on the sealed test"),
+                            ("done", "Done"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "climb",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="climb_runs",
+                        to="climbs.climb",
+                    ),
+                ),
+                (
+                    "run",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="climb_run",
+                        to="runs.run",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['id'],
+                "ordering": ["id"],
             },
         ),
         migrations.CreateModel(
-            name='Rung',
+            name="Rung",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('index', models.PositiveSmallIntegerField()),
-                ('kind', models.CharField(choices=[('baseline', 'Baseline'), ('harness', 'Harness'), ('echo', 'ECHO weights')], max_length=12)),
-                ('state', models.CharField(choices=[('pending', 'pending'), ('running', 'running'), ('done', 'done'), ('failed', 'failed')], default='pending', max_length=8)),
-                ('adapter_name', models.CharField(blank=True, max_length=120)),
-                ('adapter_sha256', models.CharField(blank=True, max_length=64)),
-                ('verdict', models.CharField(blank=True, max_length=16)),
-                ('score', models.FloatField(null=True)),
-                ('score_low', models.FloatField(null=True)),
-                ('score_high', models.FloatField(null=True)),
-                ('n_scored', models.PositiveIntegerField(default=0)),
-                ('n_errored', models.PositiveIntegerField(default=0)),
-                ('rollouts_spent', models.PositiveIntegerField(default=0)),
-                ('tokens_spent', models.PositiveIntegerField(default=0)),
-                ('cost_usd', models.FloatField(default=0.0)),
-                ('progress', models.FloatField(default=0.0)),
-                ('doing', models.CharField(blank=True, max_length=200)),
-                ('sentence', models.TextField(blank=True)),
-                ('certificate', models.JSONField(default=dict)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('ended_at', models.DateTimeField(null=True)),
-                ('climb', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='rungs', to='climbs.climb')),
-                ('comparison', models.OneToOneField(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='rung', to='optimizer.comparison')),
-                ('harness', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='optimizer.harnessversion')),
-                ('test_run', models.OneToOneField(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='rung', to='runs.run')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("index", models.PositiveSmallIntegerField()),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("baseline", "Baseline"),
+                            ("harness", "Harness"),
+                            ("echo", "ECHO weights"),
+                        ],
+                        max_length=12,
+                    ),
+                ),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("pending", "pending"),
+                            ("running", "running"),
+                            ("done", "done"),
+                            ("failed", "failed"),
+                        ],
+                        default="pending",
+                        max_length=8,
+                    ),
+                ),
+                ("adapter_name", models.CharField(blank=True, max_length=120)),
+                ("adapter_sha256", models.CharField(blank=True, max_length=64)),
+                ("verdict", models.CharField(blank=True, max_length=16)),
+                ("score", models.FloatField(null=True)),
+                ("score_low", models.FloatField(null=True)),
+                ("score_high", models.FloatField(null=True)),
+                ("n_scored", models.PositiveIntegerField(default=0)),
+                ("n_errored", models.PositiveIntegerField(default=0)),
+                ("rollouts_spent", models.PositiveIntegerField(default=0)),
+                ("tokens_spent", models.PositiveIntegerField(default=0)),
+                ("cost_usd", models.FloatField(default=0.0)),
+                ("progress", models.FloatField(default=0.0)),
+                ("doing", models.CharField(blank=True, max_length=200)),
+                ("sentence", models.TextField(blank=True)),
+                ("certificate", models.JSONField(default=dict)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("ended_at", models.DateTimeField(null=True)),
+                (
+                    "climb",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="rungs",
+                        to="climbs.climb",
+                    ),
+                ),
+                (
+                    "comparison",
+                    models.OneToOneField(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="rung",
+                        to="optimizer.comparison",
+                    ),
+                ),
+                (
+                    "harness",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="optimizer.harnessversion",
+                    ),
+                ),
+                (
+                    "test_run",
+                    models.OneToOneField(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="rung",
+                        to="runs.run",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['index'],
-                'constraints': [models.UniqueConstraint(fields=('climb', 'index'), name='rung_index_in_climb')],
+                "ordering": ["index"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("climb", "index"), name="rung_index_in_climb")
+                ],
             },
         ),
     ]

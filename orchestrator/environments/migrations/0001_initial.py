@@ -5,69 +5,131 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('projects', '0001_initial'),
+        ("projects", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Environment',
+            name="Environment",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.SlugField(max_length=64)),
-                ('name', models.CharField(max_length=120)),
-                ('kind', models.CharField(choices=[('terminal', 'Terminal'), ('url', 'OpenEnv server by URL')], max_length=16)),
-                ('description', models.TextField(blank=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='environments', to='projects.project')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("slug", models.SlugField(max_length=64)),
+                ("name", models.CharField(max_length=120)),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[("terminal", "Terminal"), ("url", "OpenEnv server by URL")],
+                        max_length=16,
+                    ),
+                ),
+                ("description", models.TextField(blank=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="environments",
+                        to="projects.project",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='EnvironmentVersion',
+            name="EnvironmentVersion",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('number', models.PositiveIntegerField()),
-                ('source', models.JSONField(default=dict)),
-                ('settings', models.JSONField(default=dict)),
-                ('sha256', models.CharField(max_length=64)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('environment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='versions', to='environments.environment')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("number", models.PositiveIntegerField()),
+                ("source", models.JSONField(default=dict)),
+                ("settings", models.JSONField(default=dict)),
+                ("sha256", models.CharField(max_length=64)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "environment",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="versions",
+                        to="environments.environment",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Task',
+            name="Task",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('key', models.CharField(max_length=64)),
-                ('split', models.CharField(choices=[('train', 'train'), ('select', 'select'), ('test', 'test (sealed)')], max_length=8)),
-                ('family', models.CharField(blank=True, max_length=64)),
-                ('prompt', models.TextField()),
-                ('reset', models.JSONField(default=dict)),
-                ('spec', models.JSONField(default=dict)),
-                ('reference', models.JSONField(blank=True, null=True)),
-                ('version', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='tasks', to='environments.environmentversion')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("key", models.CharField(max_length=64)),
+                (
+                    "split",
+                    models.CharField(
+                        choices=[
+                            ("train", "train"),
+                            ("select", "select"),
+                            ("test", "test (sealed)"),
+                        ],
+                        max_length=8,
+                    ),
+                ),
+                ("family", models.CharField(blank=True, max_length=64)),
+                ("prompt", models.TextField()),
+                ("reset", models.JSONField(default=dict)),
+                ("spec", models.JSONField(default=dict)),
+                ("reference", models.JSONField(blank=True, null=True)),
+                (
+                    "version",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="tasks",
+                        to="environments.environmentversion",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['key'],
+                "ordering": ["key"],
             },
         ),
         migrations.AddConstraint(
-            model_name='environment',
-            constraint=models.UniqueConstraint(fields=('project', 'slug'), name='environment_slug_in_project'),
+            model_name="environment",
+            constraint=models.UniqueConstraint(
+                fields=("project", "slug"), name="environment_slug_in_project"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='environmentversion',
-            constraint=models.UniqueConstraint(fields=('environment', 'number'), name='environment_version_number'),
+            model_name="environmentversion",
+            constraint=models.UniqueConstraint(
+                fields=("environment", "number"), name="environment_version_number"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='task',
-            constraint=models.UniqueConstraint(fields=('version', 'key'), name='task_key_in_version'),
+            model_name="task",
+            constraint=models.UniqueConstraint(
+                fields=("version", "key"), name="task_key_in_version"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='task',
-            constraint=models.CheckConstraint(condition=models.Q(('split', 'train'), ('reference__isnull', True), _connector='OR'), name='reference_on_train_only'),
+            model_name="task",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("split", "train"), ("reference__isnull", True), _connector="OR"
+                ),
+                name="reference_on_train_only",
+            ),
         ),
     ]

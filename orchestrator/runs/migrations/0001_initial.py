@@ -5,131 +5,294 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('agents', '0001_initial'),
-        ('environments', '0001_initial'),
-        ('events', '0001_initial'),
-        ('jobs', '0001_initial'),
-        ('optimizer', '0001_initial'),
-        ('projects', '0001_initial'),
-        ('rubrics', '0001_initial'),
+        ("agents", "0001_initial"),
+        ("environments", "0001_initial"),
+        ("events", "0001_initial"),
+        ("jobs", "0001_initial"),
+        ("optimizer", "0001_initial"),
+        ("projects", "0001_initial"),
+        ("rubrics", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Run',
+            name="Run",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('key', models.CharField(max_length=120, null=True, unique=True)),
-                ('purpose', models.CharField(choices=[('baseline', 'Baseline'), ('optimise', 'Optimise'), ('certify', 'Certify'), ('train', 'Train'), ('evaluate', 'Evaluate'), ('ci', 'CI')], max_length=12)),
-                ('label', models.CharField(blank=True, max_length=120)),
-                ('state', models.CharField(choices=[('queued', 'queued'), ('running', 'running'), ('completed', 'completed'), ('completed_unscored', 'completed, too few scored'), ('failed', 'failed'), ('cancelled', 'cancelled')], default='queued', max_length=20)),
-                ('adapter_name', models.CharField(blank=True, max_length=120)),
-                ('adapter_path', models.CharField(blank=True, max_length=400)),
-                ('sampling', models.JSONField(default=dict)),
-                ('concurrency', models.PositiveSmallIntegerField(default=32)),
-                ('seed', models.BigIntegerField(default=0)),
-                ('error', models.TextField(blank=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('ended_at', models.DateTimeField(null=True)),
-                ('environment_version', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='environments.environmentversion')),
-                ('job', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='runs', to='jobs.job')),
-                ('model', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='agents.modelendpoint')),
-                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='runs', to='projects.project')),
-                ('rubric_version', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='rubrics.rubricversion')),
-                ('stream', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='run', to='events.stream')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("key", models.CharField(max_length=120, null=True, unique=True)),
+                (
+                    "purpose",
+                    models.CharField(
+                        choices=[
+                            ("baseline", "Baseline"),
+                            ("optimise", "Optimise"),
+                            ("certify", "Certify"),
+                            ("train", "Train"),
+                            ("evaluate", "Evaluate"),
+                            ("ci", "CI"),
+                        ],
+                        max_length=12,
+                    ),
+                ),
+                ("label", models.CharField(blank=True, max_length=120)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("queued", "queued"),
+                            ("running", "running"),
+                            ("completed", "completed"),
+                            ("completed_unscored", "completed, too few scored"),
+                            ("failed", "failed"),
+                            ("cancelled", "cancelled"),
+                        ],
+                        default="queued",
+                        max_length=20,
+                    ),
+                ),
+                ("adapter_name", models.CharField(blank=True, max_length=120)),
+                ("adapter_path", models.CharField(blank=True, max_length=400)),
+                ("sampling", models.JSONField(default=dict)),
+                ("concurrency", models.PositiveSmallIntegerField(default=32)),
+                ("seed", models.BigIntegerField(default=0)),
+                ("error", models.TextField(blank=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("ended_at", models.DateTimeField(null=True)),
+                (
+                    "environment_version",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="runs",
+                        to="environments.environmentversion",
+                    ),
+                ),
+                (
+                    "job",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="runs",
+                        to="jobs.job",
+                    ),
+                ),
+                (
+                    "model",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="runs",
+                        to="agents.modelendpoint",
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="runs",
+                        to="projects.project",
+                    ),
+                ),
+                (
+                    "rubric_version",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="runs",
+                        to="rubrics.rubricversion",
+                    ),
+                ),
+                (
+                    "stream",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="run",
+                        to="events.stream",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-id'],
+                "ordering": ["-id"],
             },
         ),
         migrations.CreateModel(
-            name='Rollout',
+            name="Rollout",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('replicate', models.PositiveIntegerField(default=0)),
-                ('seed', models.BigIntegerField()),
-                ('state', models.CharField(choices=[('pending', 'pending'), ('running', 'running'), ('scored', 'scored'), ('errored', 'errored'), ('not_applicable', 'not applicable'), ('cancelled', 'cancelled')], default='pending', max_length=16)),
-                ('attempt', models.PositiveSmallIntegerField(default=0)),
-                ('score', models.FloatField(null=True)),
-                ('reward', models.FloatField(null=True)),
-                ('cause', models.CharField(blank=True, max_length=32)),
-                ('message', models.TextField(blank=True)),
-                ('answer', models.TextField(blank=True)),
-                ('n_steps', models.PositiveSmallIntegerField(default=0)),
-                ('tokens_in', models.PositiveIntegerField(default=0)),
-                ('tokens_out', models.PositiveIntegerField(default=0)),
-                ('cost_usd', models.FloatField(default=0.0)),
-                ('latency_s', models.FloatField(null=True)),
-                ('weight_version', models.CharField(blank=True, max_length=120)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('ended_at', models.DateTimeField(null=True)),
-                ('harness', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='rollouts', to='optimizer.harnessversion')),
-                ('stream', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='rollout', to='events.stream')),
-                ('task', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='rollouts', to='environments.task')),
-                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='rollouts', to='runs.run')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("replicate", models.PositiveIntegerField(default=0)),
+                ("seed", models.BigIntegerField()),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("pending", "pending"),
+                            ("running", "running"),
+                            ("scored", "scored"),
+                            ("errored", "errored"),
+                            ("not_applicable", "not applicable"),
+                            ("cancelled", "cancelled"),
+                        ],
+                        default="pending",
+                        max_length=16,
+                    ),
+                ),
+                ("attempt", models.PositiveSmallIntegerField(default=0)),
+                ("score", models.FloatField(null=True)),
+                ("reward", models.FloatField(null=True)),
+                ("cause", models.CharField(blank=True, max_length=32)),
+                ("message", models.TextField(blank=True)),
+                ("answer", models.TextField(blank=True)),
+                ("n_steps", models.PositiveSmallIntegerField(default=0)),
+                ("tokens_in", models.PositiveIntegerField(default=0)),
+                ("tokens_out", models.PositiveIntegerField(default=0)),
+                ("cost_usd", models.FloatField(default=0.0)),
+                ("latency_s", models.FloatField(null=True)),
+                ("weight_version", models.CharField(blank=True, max_length=120)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("ended_at", models.DateTimeField(null=True)),
+                (
+                    "harness",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="rollouts",
+                        to="optimizer.harnessversion",
+                    ),
+                ),
+                (
+                    "stream",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="rollout",
+                        to="events.stream",
+                    ),
+                ),
+                (
+                    "task",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="rollouts",
+                        to="environments.task",
+                    ),
+                ),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="rollouts",
+                        to="runs.run",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['id'],
+                "ordering": ["id"],
             },
         ),
         migrations.CreateModel(
-            name='TokenRow',
+            name="TokenRow",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('index', models.PositiveSmallIntegerField()),
-                ('ids', models.JSONField()),
-                ('kinds', models.JSONField()),
-                ('logprobs', models.JSONField()),
-                ('weight_version', models.CharField(blank=True, max_length=120)),
-                ('rollout', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='token_rows', to='runs.rollout')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("index", models.PositiveSmallIntegerField()),
+                ("ids", models.JSONField()),
+                ("kinds", models.JSONField()),
+                ("logprobs", models.JSONField()),
+                ("weight_version", models.CharField(blank=True, max_length=120)),
+                (
+                    "rollout",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="token_rows",
+                        to="runs.rollout",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['index'],
+                "ordering": ["index"],
             },
         ),
         migrations.CreateModel(
-            name='VerdictRecord',
+            name="VerdictRecord",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('criterion', models.CharField(max_length=64)),
-                ('name', models.CharField(max_length=120)),
-                ('state', models.CharField(max_length=16)),
-                ('value', models.FloatField(null=True)),
-                ('reason', models.TextField()),
-                ('cites', models.JSONField(default=list)),
-                ('rollout', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='verdicts', to='runs.rollout')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("criterion", models.CharField(max_length=64)),
+                ("name", models.CharField(max_length=120)),
+                ("state", models.CharField(max_length=16)),
+                ("value", models.FloatField(null=True)),
+                ("reason", models.TextField()),
+                ("cites", models.JSONField(default=list)),
+                (
+                    "rollout",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="verdicts",
+                        to="runs.rollout",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['id'],
+                "ordering": ["id"],
             },
         ),
         migrations.AddIndex(
-            model_name='run',
-            index=models.Index(fields=['project', '-id'], name='runs_run_project_3e838f_idx'),
+            model_name="run",
+            index=models.Index(fields=["project", "-id"], name="runs_run_project_3e838f_idx"),
         ),
         migrations.AddConstraint(
-            model_name='rollout',
-            constraint=models.UniqueConstraint(fields=('run', 'harness', 'task', 'replicate'), name='rollout_once'),
+            model_name="rollout",
+            constraint=models.UniqueConstraint(
+                fields=("run", "harness", "task", "replicate"), name="rollout_once"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='rollout',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('score__isnull', False), ('state', 'scored')), models.Q(models.Q(('state', 'scored'), _negated=True), ('score__isnull', True)), _connector='OR'), name='score_only_when_scored'),
+            model_name="rollout",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("score__isnull", False), ("state", "scored")),
+                    models.Q(models.Q(("state", "scored"), _negated=True), ("score__isnull", True)),
+                    _connector="OR",
+                ),
+                name="score_only_when_scored",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='rollout',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', 'errored'), _negated=True), models.Q(('message', ''), _negated=True), _connector='OR'), name='error_has_a_reason'),
+            model_name="rollout",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("state", "errored"), _negated=True),
+                    models.Q(("message", ""), _negated=True),
+                    _connector="OR",
+                ),
+                name="error_has_a_reason",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='tokenrow',
-            constraint=models.UniqueConstraint(fields=('rollout', 'index'), name='token_row_index'),
+            model_name="tokenrow",
+            constraint=models.UniqueConstraint(fields=("rollout", "index"), name="token_row_index"),
         ),
         migrations.AddConstraint(
-            model_name='verdictrecord',
-            constraint=models.UniqueConstraint(fields=('rollout', 'criterion'), name='one_verdict_each'),
+            model_name="verdictrecord",
+            constraint=models.UniqueConstraint(
+                fields=("rollout", "criterion"), name="one_verdict_each"
+            ),
         ),
     ]
