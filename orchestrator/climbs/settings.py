@@ -49,8 +49,10 @@ class TrainSettings:
     temperature: float = 0.7
     clip_norm: float = 1.0
     threads: int = 2
-    budget_tokens: int = 4_096
-    """Input tokens of one pass; one pass holds the shared prefix of a step only once."""
+    budget_tokens: int = 1_024
+    """Input tokens of one pass below the step's shared beginning. On the demo's steps (SmolLM2) the
+    trainer peaks at 1.9 GB and takes 28 s of a core; 4,096 with recomputed blocks: 1.9 GB, 35 s.
+    """
 
 
 @dataclass(frozen=True)

@@ -170,6 +170,10 @@ def child_environ(port: int) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         # glibc keeps an arena per thread otherwise, tens of MB each in long-lived servers.
         "MALLOC_ARENA_MAX": "2",
+        # And it never gives large tensors back once its threshold for them has grown.
+        "MALLOC_MMAP_THRESHOLD_": str(1 << 20),
+        # Idle threads of the model server must not take a core from the trainer by spinning.
+        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
     }
 
 
