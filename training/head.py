@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-DEFAULT_CHUNK = 512
+DEFAULT_CHUNK = 128
 
 
 class TokenLogProb(torch.autograd.Function):

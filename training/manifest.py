@@ -63,9 +63,9 @@ class BatchPart:
 
     groups_per_step: int = 4
     group_size: int = 8
-    budget_tokens: int = 1024
+    budget_tokens: int = 512
     """Input tokens of one forward pass."""
-    head_chunk: int = 512
+    head_chunk: int = 128
     updates_per_step: int = 1
     """Optimiser steps on the rows of one step; above 1 the ratio leaves 1 and clipping matters."""
 

@@ -5,11 +5,11 @@ than all that follows. So the root is computed once for the whole step, not once
 
 1. the root's keys and values, without a graph;
 2. each pack against them; its backward pass adds to the gradient of those keys and values;
-3. the root again, now with a graph, and one backward pass from the gradients of step 2.
+3. the root again, now with a graph, and a backward pass from the gradients of step 2.
 
-That is exact, and memory holds the activations of one pack or of the root, never of both. Step 3
+That is exact, and memory holds the activations of one pack or of one piece of the root. Step 3
 repeats a forward pass over the root; keeping its graph instead would save about a tenth of the time
-and double the memory.
+and a third more memory.
 
 Attention is written out because torch's kernel wants the shared keys copied per row and keeps the
 copies. Axes: N flat tokens of a pass, H heads, K key-value heads, G = H / K, D head size, S keys
@@ -104,11 +104,65 @@ def forward_tree(
     return hidden
 
 
-def forward_root(model: Llama, ids_P: Tensor) -> KeyValues:
-    """Keys and values of the root, with a graph if gradients are enabled."""
-    layout = TreeLayout.build(prefix=len(ids_P), suffixes=[], collects=True, device=ids_P.device)
-    forward_tree(model, ids_P, layout)
+class Root:
+    """The beginning that all rows of a step share: its keys and values collect gradients.
+
+    Computed in pieces of at most `most_tokens`, so that its backward pass holds the activations of
+    one piece only. Call `backward` once, after the backward passes of everything below the root.
+    """
+
+    def __init__(self, model: Llama, ids_P: Tensor, *, most_tokens: int) -> None:
+        self._model = model
+        self._ids_P = ids_P
+        count = math.ceil(len(ids_P) / most_tokens)
+        size = math.ceil(len(ids_P) / count)
+        self._starts = list(range(0, len(ids_P), size))
+        self._stops = [*self._starts[1:], len(ids_P)]
+        past: KeyValues | None = None
+        with torch.no_grad():
+            for start, stop in zip(self._starts, self._stops, strict=True):
+                new = _keys_and_values(model, ids_P[start:stop], past)
+                past = new if past is None else _joined(past, new)
+        assert past is not None
+        self.past: KeyValues = [(k.requires_grad_(), v.requires_grad_()) for k, v in past]
+
+    def backward(self) -> None:
+        """Pass the collected gradients on to the model, the last piece first."""
+        for start, stop in zip(reversed(self._starts), reversed(self._stops), strict=True):
+            earlier = None
+            if start:
+                earlier = [
+                    (k.detach()[:start].requires_grad_(), v.detach()[:start].requires_grad_())
+                    for k, v in self.past
+                ]
+            outputs = _keys_and_values(self._model, self._ids_P[start:stop], earlier)
+            pairs = [
+                (output, leaf.grad[start:stop])
+                for pair, leaves in zip(outputs, self.past, strict=True)
+                for output, leaf in zip(pair, leaves, strict=True)
+                if leaf.grad is not None
+            ]
+            torch.autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
+            for parts, leaves in zip(earlier or [], self.past, strict=False):
+                for part, leaf in zip(parts, leaves, strict=True):
+                    if part.grad is not None and leaf.grad is not None:
+                        leaf.grad[:start] += part.grad
+
+
+def _keys_and_values(model: Llama, ids_N: Tensor, past: KeyValues | None) -> KeyValues:
+    """Of some tokens of the root, with a graph if gradients are enabled."""
+    layout = TreeLayout.build(
+        prefix=len(ids_N), suffixes=[], past=past, collects=True, device=ids_N.device
+    )
+    forward_tree(model, ids_N, layout)
     return layout.collected
+
+
+def _joined(past: KeyValues, new: KeyValues) -> KeyValues:
+    return [
+        (torch.cat([k, more_k]), torch.cat([v, more_v]))
+        for (k, v), (more_k, more_v) in zip(past, new, strict=True)
+    ]
 
 
 def tree_attention(

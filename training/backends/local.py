@@ -54,7 +54,7 @@ from training.packing import (
     pack_rows,
     shared_root,
 )
-from training.tree import KeyValues, TreeLayout, forward_root, forward_tree
+from training.tree import KeyValues, Root, TreeLayout, forward_tree
 from training.types import ObjectiveSpec, Row
 
 T = TypeVar("T")
@@ -135,14 +135,14 @@ class LocalSession:
         """Add the gradient of these rows, pack by pack; `on_pack` is called after each."""
         started = time.perf_counter()
         needed = [needed_inputs(stream) for stream in streams.rows]
-        root, packs = self._plan(rows, streams, needed)
-        past = self._root(rows, streams, root)
+        length, packs = self._plan(rows, streams, needed)
+        root = self._root(rows, streams, length) if length else None
         sums = _Sums()
         for pack in packs:
-            self._pack_backward(pack, rows, streams, spec, root, past, sums)
+            self._pack_backward(pack, rows, streams, spec, length, root, sums)
             on_pack()
-        if past is not None:
-            self._root_backward(rows, streams, root, past)
+        if root is not None:
+            root.backward()
             on_pack()
         env_loss = sums.env / spec.lambda_env if streams.has_env else None
         return _done(
@@ -155,7 +155,7 @@ class LocalSession:
                 env_nll_sum=sums.env_nll,
                 n_env_tokens=sums.n_env,
                 row_tokens=sum(needed),
-                packed_tokens=root + sum(pack.n_tokens for pack in packs),
+                packed_tokens=length + sum(pack.n_tokens for pack in packs),
                 packs=len(packs),
                 seconds=time.perf_counter() - started,
             )
@@ -253,29 +253,13 @@ class LocalSession:
                 return root, below
         return 0, pack_rows(ids, needed, budget_tokens=budget)
 
-    def _root_ids(self, rows: Sequence[Row], streams: Streams, root: int) -> Tensor:
+    def _root(self, rows: Sequence[Row], streams: Streams, length: int) -> Root:
         index = next(i for i, stream in enumerate(streams.rows) if needed_inputs(stream) > 0)
-        return self._indices(rows[index].ids[:root])
-
-    def _root(self, rows: Sequence[Row], streams: Streams, root: int) -> KeyValues | None:
-        """The root's keys and values as leaves that collect gradients."""
-        if root == 0:
-            return None
-        with torch.no_grad():
-            past = forward_root(self.model, self._root_ids(rows, streams, root))
-        return [(k.requires_grad_(), v.requires_grad_()) for k, v in past]
-
-    def _root_backward(
-        self, rows: Sequence[Row], streams: Streams, root: int, past: KeyValues
-    ) -> None:
-        again = forward_root(self.model, self._root_ids(rows, streams, root))
-        pairs = [
-            (output, leaf.grad)
-            for outputs, leaves in zip(again, past, strict=True)
-            for output, leaf in zip(outputs, leaves, strict=True)
-            if leaf.grad is not None
-        ]
-        torch.autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
+        return Root(
+            self.model,
+            self._indices(rows[index].ids[:length]),
+            most_tokens=self.spec.budget_tokens,
+        )
 
     def _hidden(self, pack: Pack, past: KeyValues | None = None) -> Tensor:
         layout = TreeLayout.build(
@@ -298,16 +282,16 @@ class LocalSession:
         rows: Sequence[Row],
         streams: Streams,
         spec: ObjectiveSpec,
-        root: int,
-        past: KeyValues | None,
+        length: int,
+        root: Root | None,
         sums: _Sums,
     ) -> None:
-        hidden_NH = self._hidden(pack, past)
+        hidden_NH = self._hidden(pack, None if root is None else root.past)
         grad_NH = torch.zeros_like(hidden_NH)
         fixed_NH = hidden_NH.detach()
         members = [streams.rows[i] for i in pack.rows]
 
-        flat, wanted = self._selection(pack, rows, root, [s.rl_targets for s in members])
+        flat, wanted = self._selection(pack, rows, length, [s.rl_targets for s in members])
         targets = objective.policy_targets(members, dtype=torch.float32, device=self.device)
         for piece in pieces(len(flat), self.spec.head_chunk):
             leaf = fixed_NH[flat[piece]].requires_grad_()
@@ -323,7 +307,7 @@ class LocalSession:
             sums.log_ratios += ratios[~torch.isnan(part.old_logprobs_N)].tolist()
 
         if streams.has_env:
-            flat, wanted = self._selection(pack, rows, root, [s.env_targets for s in members])
+            flat, wanted = self._selection(pack, rows, length, [s.env_targets for s in members])
             weights = objective.env_weights(members, dtype=torch.float32, device=self.device)
             for piece in pieces(len(flat), self.spec.head_chunk):
                 leaf = fixed_NH[flat[piece]].requires_grad_()

@@ -268,6 +268,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     if options.parent is not None:
         _die_with(options.parent)
+    _return_memory_at_once()
     job = JobFolder(options.job.resolve())
     try:
         with _lock(job):
@@ -331,6 +332,17 @@ def _die_with(parent: int) -> None:
         set_death_signal(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
     if os.getppid() != parent:
         _end_orphan()  # it ended before we asked
+
+
+def _return_memory_at_once() -> None:
+    """Have the C library give large blocks back when they are freed.
+
+    Its default keeps them in fragments: a step of SmolLM2 then grew to 2.0 GB instead of 1.4 (at
+    about 8 % more processor time). Elsewhere than under glibc there is nothing to set.
+    """
+    m_mmap_threshold = -3  # <malloc.h>
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(m_mmap_threshold, 256 << 10)
 
 
 def _end_orphan() -> None:
