@@ -144,7 +144,13 @@ class Store:
                 self._drop_sequence(place)
 
     def add_sequence(self, key: Hashable, ids: Ids, prefix: Prefix | None, own: Block) -> None:
-        """Keeps a finished sequence; earlier turns that it continues are dropped."""
+        """Keeps a finished sequence; earlier turns that it continues are dropped.
+
+        One whose prefix was dropped meanwhile is not kept: it would hold the prefix's memory, which
+        nobody counts.
+        """
+        if prefix is not None and self._prefixes.get((key, prefix.ids.tobytes())) is not prefix:
+            return
         for place, known in list(self._sequences.items()):
             if place[0] == key and common_length(known.ids, ids) == len(known.ids):
                 self._drop_sequence(place)

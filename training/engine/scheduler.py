@@ -118,8 +118,9 @@ class Limits:
     max_waiting: int = 512
     kv_tokens: int = 6144
     "padded own tokens of all rows in flight; one token of SmolLM2 takes 46 kB"
-    prefix_bytes: int = 64_000_000
-    sequence_bytes: int = 96_000_000
+    prefix_bytes: int = 192_000_000
+    "four harnesses of 900 tokens side by side; with fewer they push each other out at every turn"
+    sequence_bytes: int = 64_000_000
     max_adapters: int = 8
 
 

@@ -8,6 +8,7 @@ workers: closing this command does not stop it, and starting it again shows the 
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import threading
@@ -51,6 +52,8 @@ class Command(BaseCommand):
         prepare_model(console)
         admin = create_first_admin(username=ADMIN)
         climb = demo.ensure_climb(actor=admin.user, full=options["full"])
+        # SIGTERM ends the command as Ctrl-C does, so that the server it started ends too.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         server = Server(port=options["port"])
         server.start(console)
         try:
