@@ -147,6 +147,9 @@ def worker_command(queues: str, *, slots: int) -> list[str]:
 def model_spec(first_page: FirstPage) -> ChildSpec:
     command = ["-m", "training.serve", "--model", str(settings.MODEL_DIR)]
     command += ["--name", settings.MODEL_NAME, "--port", str(settings.MODEL_PORT)]
+    # Sampling and training take turns, so each may have the cores; beyond four the rows of a step
+    # are too few to share out.
+    command += ["--threads", str(min(4, os.cpu_count() or 1))]
     config = Path(settings.MODEL_DIR) / "config.json"
     return ChildSpec(
         "model",
