@@ -100,7 +100,7 @@ class _SuffixAttention(torch.autograd.Function):
         layout: PrefixLayout,
     ) -> Tensor:
         groups = q_M_H_D.shape[1] // k_M_K_D.shape[1]
-        out_r, lse_r = _flash(
+        out_r, lse_r = flash(
             to_grid(q_M_H_D, layout),
             to_grid(_per_query_head(k_M_K_D, groups), layout),
             to_grid(_per_query_head(v_M_K_D, groups), layout),
@@ -109,7 +109,7 @@ class _SuffixAttention(torch.autograd.Function):
         out_M_H_D = from_grid(out_r, layout)
         lse_M_H = from_grid(lse_r[..., None], layout)[..., 0]
         if layout.prefix:
-            shared, lse_p = _flash(
+            shared, lse_p = flash(
                 _fold(q_M_H_D, groups),
                 prefix_k_P_K_D.transpose(0, 1)[None],
                 prefix_v_P_K_D.transpose(0, 1)[None],
@@ -159,8 +159,8 @@ class _SuffixAttention(torch.autograd.Function):
         return dq, dk_p[0].transpose(0, 1), dv_p[0].transpose(0, 1), dk, dv, None
 
 
-def _flash(q: Tensor, k: Tensor, v: Tensor, *, is_causal: bool) -> tuple[Tensor, Tensor]:
-    """Output `[B, A, T, D]` and log-sum-exp `[B, A, T]`."""
+def flash(q: Tensor, k: Tensor, v: Tensor, *, is_causal: bool) -> tuple[Tensor, Tensor]:
+    """Output `[B, A, T, D]` and log-sum-exp `[B, A, T]`, by torch's CPU kernel; no gradient."""
     out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, is_causal)
     return out, lse
 

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from safetensors import safe_open
 from torch import Tensor
 
-from training.llama import LlamaConfig
+from training.llama import LlamaConfig, rotary_tables
 
 PACK_ROWS = 32
 "row count that the blocked layout is chosen for; others work with the same layout"
@@ -127,7 +127,5 @@ def _mapped_embedding(folder: Path) -> Tensor:
 
 
 def _rotary(config: LlamaConfig) -> tuple[Tensor, Tensor]:
-    from training.llama import rotary_tables
-
     positions = torch.arange(config.max_position_embeddings)
     return rotary_tables(config, positions, dtype=torch.float32)
