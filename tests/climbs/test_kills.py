@@ -2,7 +2,8 @@
 
 One climb with a random model of two layers is killed at seven moments: worker and model server in
 the baseline, worker and `up` in the search, trainer, its worker and `up` in the ECHO rung. It must
-end, with no rollout twice, none lost, and gapless logs.
+end, with no rollout twice, none lost, gapless logs, and nothing missing or repeated for a client
+that follows it live and connects again as a browser does.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from orchestrator.events.models import Event, Stream
 from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout, RolloutState, Run
 from tests.base import People
 from tests.climbs.small import make_climb, tiny_model
+from tests.follower import Follower
 from tests.live import LiveStack, MakeStack
 from tests.waiting import wait_until
 
@@ -41,6 +43,8 @@ def stack(make_stack: MakeStack, tmp_path: Path) -> LiveStack:
 @pytest.mark.slow
 def test_a_climb_ends_once_whatever_is_killed(stack: LiveStack, people: People) -> None:
     climb = make_climb(project=people.project, actor=people.owner)
+    follower = Follower(stack, climb.stream, people.member)
+    follower.start()
 
     wait_until(lambda: ended(climb, Phase.BASELINE) >= 3, limit_s=60, what="baseline rollouts")
     stack.kill_child("worker")
@@ -65,6 +69,11 @@ def test_a_climb_ends_once_whatever_is_killed(stack: LiveStack, people: People) 
     assert all(rung.verdict for rung in climb.rungs.all())
     check_rollouts(climb)
     check_logs()
+    climb.stream.refresh_from_db()
+    follower.last_seq = climb.stream.last_seq
+    follower.join(timeout=60)
+    assert follower.seqs == list(range(1, climb.stream.last_seq + 1))
+    assert follower.connections >= 3  # `up` was killed twice meanwhile
 
 
 def ended(climb: Climb, phase: Phase) -> int:

@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import json
-import threading
 from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.sync.client import ClientConnection, connect
-from websockets.typing import Origin
+from websockets.sync.client import ClientConnection
 
-from orchestrator.events.models import Stream
 from orchestrator.events.services import NewEvent, append, create_stream
 from orchestrator.jobs.models import Job, JobState
 from orchestrator.jobs.services import enqueue
-from orchestrator.projects.models import User
 from tests.base import make_people
-from tests.live import LiveStack, MakeStack, session_cookie
+from tests.follower import Follower, open_socket
+from tests.live import LiveStack, MakeStack
 from tests.waiting import wait_until
-
-
-def open_socket(
-    stack: LiveStack, stream_id: int, user: User | None, *, origin: str | None = None
-) -> ClientConnection:
-    headers = {} if user is None else {"Cookie": f"sessionid={session_cookie(user)}"}
-    return connect(
-        f"{stack.url.replace('http', 'ws')}/ws/streams/{stream_id}/",
-        additional_headers=headers,
-        origin=Origin(origin or stack.url),
-        legacy=True,
-    )
 
 
 def write(stream_id: int, n: int, size: int = 1) -> None:
@@ -98,28 +83,6 @@ def test_a_user_may_not_hold_sockets_without_limit(make_stack: MakeStack) -> Non
 
     wait_until(room_again, limit_s=5, what="the closed socket to be forgotten")
     second.close()
-
-
-class Follower(threading.Thread):
-    """A client as the browser's: it connects again and asks for what comes after its last."""
-
-    def __init__(self, stack: LiveStack, stream: Stream, user: User, last_seq: int) -> None:
-        super().__init__(daemon=True)
-        self.stack, self.stream, self.user, self.last_seq = stack, stream, user, last_seq
-        self.seqs: list[int] = []
-        self.connections = 0
-
-    def run(self) -> None:
-        while not self.seqs or self.seqs[-1] < self.last_seq:
-            try:
-                with open_socket(self.stack, self.stream.pk, self.user) as socket:
-                    self.connections += 1
-                    socket.send(json.dumps({"after": self.seqs[-1] if self.seqs else 0}))
-                    while not self.seqs or self.seqs[-1] < self.last_seq:
-                        frame = json.loads(socket.recv(timeout=10))
-                        self.seqs += [event["seq"] for event in frame["events"]]
-            except (OSError, ConnectionClosed, InvalidStatus, EOFError):
-                threading.Event().wait(0.1)
 
 
 @pytest.mark.slow
