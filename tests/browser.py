@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 LAUNCH_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """A browser per module: while Playwright runs it holds this thread's event loop, and any
+    asynchronous test that came after it in the session would fail.
+    """
     path = need_chromium()
     from playwright.sync_api import sync_playwright
 
