@@ -10,8 +10,7 @@ between two steps may do both again; a retry of what was refunded is another thi
 key. A lease that has expired is refunded by `expire`, and a late
 answer to it is reported as late and not counted.
 
-Accounts form pots: a phase that must not starve another (certification, the sealed test) has an
-account of its own, cut off the whole at the start, and every other phase reserves from the rest.
+A phase that must not starve another can have an account of its own, cut off the whole at the start.
 """
 
 from __future__ import annotations
@@ -19,12 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import ceil
 from typing import Protocol
 
 from optimizer.errors import LedgerMisused
-
-CERTIFY_SHARE = 0.25
 
 
 class Outcome(StrEnum):
@@ -126,9 +122,3 @@ def _close(store: Store, key: str, status: Status, spent: int) -> Outcome:
         return Outcome.DONE
     known = store.reservation(key)
     return Outcome.REPEATED if known is not None and known.status is status else Outcome.LATE
-
-
-def split_pots(total: int, certify_share: float = CERTIFY_SHARE) -> tuple[int, int]:
-    """The search's part and the part that is kept back for certification."""
-    kept = ceil(total * certify_share)
-    return total - kept, kept

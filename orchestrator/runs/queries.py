@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, Q, QuerySet, Sum
@@ -115,14 +114,6 @@ def rollouts_of(run_id: int) -> QuerySet[Rollout]:
 
 
 @dataclass(frozen=True)
-class TokenRun:
-    """Consecutive tokens of one kind in a rollout's token row."""
-
-    kind: str
-    count: int
-
-
-@dataclass(frozen=True)
 class RolloutDetail:
     rollout: Rollout
     verdicts: Sequence[Any]
@@ -199,13 +190,6 @@ def ended_payload(rollout: Rollout) -> dict[str, Any]:
 
 def finite_or_none(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
-
-
-@dataclass(frozen=True)
-class RunTimes:
-    started_at: datetime | None
-    ended_at: datetime | None
-    elapsed_s: float | None
 
 
 def score_pairs(

@@ -19,7 +19,6 @@ from optimizer.ledger import (
     refund,
     reserve,
     settle,
-    split_pots,
 )
 
 WHOLE = Account("climb:1", "agent", "rollouts")
@@ -165,8 +164,3 @@ def test_misuse_is_told() -> None:
         refund(store, key="b")
     with pytest.raises(LedgerMisused, match="at least 1"):
         take(store, "c", 0)
-
-
-def test_certification_keeps_its_part() -> None:
-    assert split_pots(100) == (75, 25)
-    assert split_pots(10) == (7, 3)
