@@ -97,11 +97,22 @@ class RunRow:
     tally: Tally
 
 
-def list_runs(project_id: int, *, limit: int = 100, before_id: int | None = None) -> list[RunRow]:
-    """Newest first; `before_id` is the keyset of the next page."""
+def list_runs(
+    project_id: int,
+    *,
+    purpose: str = "",
+    state: str = "",
+    limit: int = 100,
+    before_id: int | None = None,
+) -> list[RunRow]:
+    """Newest first, in two queries; `before_id` is the keyset of the next page."""
     query = Run.objects.filter(project_id=project_id).select_related(
         "environment_version__environment", "rubric_version__rubric", "model"
     )
+    if purpose:
+        query = query.filter(purpose=purpose)
+    if state:
+        query = query.filter(state=state)
     if before_id is not None:
         query = query.filter(id__lt=before_id)
     runs = list(query.order_by("-id")[:limit])

@@ -19,7 +19,7 @@ from orchestrator.environments.models import Environment, EnvironmentVersion, Sp
 from orchestrator.events.models import Event, Stream
 from orchestrator.projects.models import ApiToken, Membership, Project
 from orchestrator.runs.models import Rollout, Run, RunState
-from orchestrator.runs.queries import EMPTY_TALLY, RunRow, tallies
+from orchestrator.runs.queries import RunRow, list_runs
 from rubrics.models import Rubric
 from training.models import TrainingJob, TrainingState
 
@@ -82,22 +82,12 @@ def run_page(
     limit: int = 50,
 ) -> RunPage:
     """Newest first, three queries."""
-    query = Run.objects.filter(project_id=project_id).select_related(
-        "environment_version__environment", "rubric_version__rubric", "model"
-    )
-    if purpose:
-        query = query.filter(purpose=purpose)
-    if state:
-        query = query.filter(state=state)
-    if before_id is not None:
-        query = query.filter(pk__lt=before_id)
-    runs = list(query.order_by("-pk")[: limit + 1])
-    more, runs = len(runs) > limit, runs[:limit]
-    counted = tallies(run.pk for run in runs)
+    rows = list_runs(project_id, purpose=purpose, state=state, before_id=before_id, limit=limit + 1)
+    more, rows = len(rows) > limit, rows[:limit]
     return RunPage(
-        rows=[RunRow(run=run, tally=counted.get(run.pk, EMPTY_TALLY)) for run in runs],
-        harnesses=harnesses_of(run.pk for run in runs),
-        before_id=runs[-1].pk if more else None,
+        rows=rows,
+        harnesses=harnesses_of(row.run.pk for row in rows),
+        before_id=rows[-1].run.pk if more else None,
     )
 
 
