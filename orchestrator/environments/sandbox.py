@@ -37,7 +37,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -151,7 +151,11 @@ class Sandbox:
 
     def _run_unsandboxed(self, command: str, folder: Path) -> CommandResult:
         as_nobody = _as_nobody() if self.isolation.drops_root else []
-        argv = [*as_nobody, *_prlimit(self.limits), *_shell(command)]
+        # Without a namespace the kernel counts all processes of the user, dead ones that nobody has
+        # collected included: the limit is for what comes on top.
+        user = NOBODY if as_nobody else os.getuid()
+        limits = replace(self.limits, processes=self.limits.processes + _processes_of(user))
+        argv = [*as_nobody, *_prlimit(limits), *_shell(command)]
         started_at = time.monotonic()
         process = _spawn(argv, cwd=folder, env=_environment(home=str(folder)))
         captured = _supervise(process, self.limits, started_at)
@@ -344,6 +348,17 @@ def _prlimit(limits: Limits) -> list[str]:
         "--core=0",
         "--",
     ]
+
+
+def _processes_of(uid: int) -> int:
+    """Threads of a user on this machine, as the process limit counts them."""
+    count = 0
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                if entry.stat().st_uid == uid:
+                    count += max(1, len(os.listdir(f"/proc/{entry.name}/task")))
+    return count
 
 
 def _shell(command: str) -> list[str]:

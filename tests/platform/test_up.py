@@ -15,7 +15,7 @@ from django.conf import settings
 from orchestrator.jobs.models import Job, JobState
 from orchestrator.jobs.services import enqueue
 from tests.jobs.workers import assert_whole, make_stream
-from tests.live import MakeStack
+from tests.live import LiveStack, MakeStack
 from tests.waiting import wait_until
 
 
@@ -46,7 +46,7 @@ def test_it_stays_small_repairs_itself_and_is_alone(make_stack: MakeStack) -> No
     old = children["web"].pid
     stack.kill_child("web")
     wait_until(
-        lambda: "web" in stack.children() and stack.children()["web"].pid != old and _up(stack.url),
+        lambda: _new_child(stack, "web", old) and _up(stack.url),
         limit_s=10,
         what="the pages to come back",
     )
@@ -131,3 +131,9 @@ def _up(url: str) -> bool:
         return httpx.get(f"{url}/healthz", timeout=1).status_code == 200
     except httpx.HTTPError:
         return False
+
+
+def _new_child(stack: LiveStack, name: str, old_pid: int) -> bool:
+    """Looks once: between two looks the child may be gone again."""
+    child = stack.children().get(name)
+    return child is not None and child.pid != old_pid
