@@ -69,6 +69,7 @@ INSTALLED_APPS = [
     "orchestrator.agents",
     "orchestrator.runs",
     "orchestrator.climbs",
+    "orchestrator.tryouts",
     "orchestrator.api",
     "orchestrator.web",
 ]

@@ -39,6 +39,9 @@ class NewTask:
     reset: dict[str, Any] | None = None
     spec: dict[str, Any] | None = None
     reference: list[dict[str, str]] | None = None
+    difficulty: float | None = None
+    limits: dict[str, Any] | None = None
+    seeds: list[int] | None = None
 
 
 def create_version(
@@ -47,9 +50,22 @@ def create_version(
     source: dict[str, Any],
     tasks: Sequence[NewTask],
     settings: dict[str, Any] | None = None,
+    resources: dict[str, Any] | None = None,
+    description: str = "",
+    note: str = "",
+    created_by: User | None = None,
 ) -> EnvironmentVersion:
     """A new version with its tasks; the existing one where a version has exactly this content."""
-    digest = _fingerprint(environment.kind, source, settings or {}, tasks)
+    digest = _fingerprint(
+        {
+            "kind": environment.kind,
+            "source": source,
+            "settings": settings or {},
+            "resources": resources or {},
+            "description": description,
+            "tasks": [asdict(task) for task in tasks],
+        }
+    )
     with transaction.atomic():
         same = environment.versions.filter(sha256=digest).order_by("-number").first()
         if same is not None:
@@ -60,6 +76,10 @@ def create_version(
             number=newest.number + 1 if newest else 1,
             source=source,
             settings=settings or {},
+            resources=resources or {},
+            description=description,
+            note=note,
+            created_by=created_by,
             sha256=digest,
         )
         Task.objects.bulk_create(
@@ -68,9 +88,12 @@ def create_version(
                 key=task.key,
                 split=task.split,
                 family=task.family,
+                difficulty=task.difficulty,
                 prompt=task.prompt,
                 reset=task.reset or {},
                 spec=task.spec or {},
+                limits=task.limits or {},
+                seeds=task.seeds or [],
                 reference=task.reference,
             )
             for task in tasks
@@ -117,13 +140,5 @@ def connect_environment(
         )
 
 
-def _fingerprint(
-    kind: str, source: dict[str, Any], settings: dict[str, Any], tasks: Sequence[NewTask]
-) -> str:
-    content = {
-        "kind": kind,
-        "source": source,
-        "settings": settings,
-        "tasks": [asdict(task) for task in tasks],
-    }
+def _fingerprint(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

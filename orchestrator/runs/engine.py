@@ -34,7 +34,7 @@ from orchestrator.agents.types import Conversation, Sampling
 from orchestrator.environments.errors import ServerStartError
 from orchestrator.environments.kinds import KINDS
 from orchestrator.environments.models import EnvironmentVersion, Task
-from orchestrator.environments.provider import ServerPool
+from orchestrator.environments.servers.pool import ServerPool
 from orchestrator.environments.session import EpisodeSettings
 from orchestrator.events.services import LeaseLost, NewEvent
 from orchestrator.jobs.errors import Cancelled, Stopped
@@ -102,8 +102,6 @@ def _environment_url(version: EnvironmentVersion, stack: ExitStack) -> str:
         specs=specs,
         data=Path(settings.DATA_DIR) / "env",
     )
-    if spec is None:
-        return str(version.source["base_url"])
     return stack.enter_context(servers.server(spec)).base_url
 
 

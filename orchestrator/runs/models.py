@@ -64,6 +64,10 @@ class Run(models.Model):
     concurrency = models.PositiveSmallIntegerField(default=32)
     seed = models.BigIntegerField(default=0)
     error = models.TextField(blank=True)
+    isolation = models.JSONField(default=dict)
+    """What kept agents' commands and environment code apart: {"mode", "is_weak", "reason"}."""
+    warnings = models.JSONField(default=list)
+    """What a reader must know before believing the numbers: [{"code", "text"}, ...]."""
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)

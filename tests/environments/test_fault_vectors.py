@@ -1,7 +1,7 @@
 """The fault cases of `tests/vectors/openenv_faults.json` against real servers.
 
 Every case and variant is read from the file. Not driven by the general test: F10 (a direct call,
-below), F33 (two servers of the provider, in `test_provider`) and F36 (the worker is killed: the
+below), F33 (two servers of the provider, in `test_servers`) and F36 (the worker is killed: the
 storage of the rollout engine). F16 and F30 have a further test for the probe.
 """
 

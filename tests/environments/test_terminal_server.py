@@ -14,7 +14,7 @@ import pytest
 from orchestrator.environments.errors import ActionRejectedError, EpisodeError
 from orchestrator.environments.kinds import KINDS
 from orchestrator.environments.probe import SeedEffect, probe
-from orchestrator.environments.provider import LocalServer
+from orchestrator.environments.servers.local import LocalServer, LocalSpec
 from orchestrator.environments.session import EpisodeSession
 from orchestrator.environments.terminal.tasks import TaskSpec
 from tests.environments.conftest import needs_bubblewrap
@@ -35,7 +35,7 @@ def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     spec = KINDS["terminal"].server(
         name="t", source={}, specs=[task.as_json() for task in TASKS], data=data
     )
-    assert spec is not None
+    assert isinstance(spec, LocalSpec)
     with LocalServer(spec, data / "server") as server:
         yield server.base_url
 

@@ -17,7 +17,9 @@ import pytest
 from orchestrator.environments.episode import EpisodeResult, View, run_episode
 from orchestrator.environments.errors import ServerStartError
 from orchestrator.environments.kinds import KINDS
-from orchestrator.environments.provider import LocalServer, ServerPool, ServerSpec, UrlServer
+from orchestrator.environments.servers.local import LocalServer, LocalSpec
+from orchestrator.environments.servers.pool import ServerPool
+from orchestrator.environments.servers.url import UrlServer
 from orchestrator.environments.terminal.tasks import generate
 from tests.doubles.openenv_servers import DOUBLES
 from tests.environments.conftest import needs_bubblewrap
@@ -25,7 +27,7 @@ from tests.environments.conftest import needs_bubblewrap
 GONE = 5.0
 
 
-def _spec(**changes: object) -> ServerSpec:
+def _spec(**changes: object) -> LocalSpec:
     run = "import sys; sys.modules['gradio'] = None; import uvicorn; uvicorn.main()"
     fields: dict[str, object] = {
         "name": "fault",
@@ -36,7 +38,7 @@ def _spec(**changes: object) -> ServerSpec:
         "capacity": 8,
         **changes,
     }
-    return ServerSpec(**fields)  # type: ignore[arg-type]
+    return LocalSpec(**fields)  # type: ignore[arg-type]
 
 
 def _exists(pid: int) -> bool:
@@ -73,12 +75,14 @@ def test_a_server_is_shared_and_a_dead_one_is_started_again(pool: ServerPool) ->
     spec = _spec()
     with pool.server(spec) as first, pool.server(spec) as second:
         assert first is second
+        assert isinstance(first, LocalServer)
         assert pool.leases(spec) == 2
         pid = first.pid
         assert pid is not None
         os.killpg(pid, signal.SIGKILL)
         assert _wait_ended(first)
     with pool.server(spec) as third:
+        assert isinstance(third, LocalServer)
         assert third.is_alive
         assert third.pid != pid
         pid = third.pid
@@ -146,8 +150,8 @@ def test_a_server_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     code = f"""
         import sys, threading
         from pathlib import Path
-        from orchestrator.environments.provider import LocalServer, ServerSpec
-        spec = ServerSpec("x", (sys.executable, "-c", "import signal; signal.pause()"), 1)
+        from orchestrator.environments.servers.local import LocalServer, LocalSpec
+        spec = LocalSpec("x", (sys.executable, "-c", "import signal; signal.pause()"), 1)
         server = LocalServer(spec, Path({str(tmp_path)!r}))
         # The thread that asks ends; the server must not end with it.
         starter = threading.Thread(target=server.start_container)

@@ -12,8 +12,20 @@ from django.db import models
 
 
 class EnvironmentKind(models.TextChoices):
+    QA = "qa", "Questions and answers"
+    """One turn, compared with reference answers."""
     TERMINAL = "terminal", "Terminal"
     """Folders of files, a real shell in the sandbox."""
+    SQL = "sql", "SQL database"
+    """A schema and rows for each task, graded by the state that the statements leave."""
+    TOOLS = "tools", "Tools"
+    """Tools of an MCP server, or small Python functions."""
+    PACKAGE = "package", "OpenEnv package or folder"
+    """Installed into an environment of its own and run in the sandbox."""
+    DOCKER = "docker", "Container image"
+    """Run by Docker with limits."""
+    ACA = "aca", "Azure Container Apps sandbox"
+    """Run by Azure, egress denied unless allowed."""
     URL = "url", "OpenEnv server by URL"
     """A server that somebody else runs."""
 
@@ -41,9 +53,18 @@ class EnvironmentVersion(models.Model):
     environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
     source = models.JSONField(default=dict)
-    """kind `terminal`: {"generator": {...}} or {}; kind `url`: {"base_url": "http://..."}."""
+    """What the kind needs to run or reach its server: see the kind's module."""
     settings = models.JSONField(default=dict)
     """Limits of an episode: see `orchestrator.environments.session`."""
+    resources = models.JSONField(default=dict)
+    """Of a server: slots, number of servers, memory, network: see `environments.resources`."""
+    description = models.TextField(blank=True)
+    """What the agent is told about the environment, before the task."""
+    note = models.CharField(max_length=200, blank=True)
+    """What changed, by whoever published it; not part of the content."""
+    created_by = models.ForeignKey(
+        "projects.User", null=True, on_delete=models.SET_NULL, related_name="+"
+    )
     sha256 = models.CharField(max_length=64)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -69,12 +90,19 @@ class Task(models.Model):
     key = models.CharField(max_length=64)
     split = models.CharField(max_length=8, choices=Split.choices)
     family = models.CharField(max_length=64, blank=True)
+    """The group that pages and samplers put it in."""
+    difficulty = models.FloatField(null=True, blank=True)
+    """By its author's scale; higher is harder."""
     prompt = models.TextField()
     reset = models.JSONField(default=dict)
     """Parameters of the environment's reset."""
     spec = models.JSONField(default=dict)
     """What the environment server needs to serve the task (files, answer); never shown to an agent.
     """
+    limits = models.JSONField(default=dict)
+    """Limits of an episode where they differ from the version's."""
+    seeds = models.JSONField(default=list)
+    """Seeds of the environment's reset for replicate 0, 1, …; those beyond them are derived."""
     reference = models.JSONField(null=True, blank=True)
     """The author's transcript as chat messages."""
 

@@ -1,0 +1,19 @@
+"""What differs between kinds of environments, behind one small interface.
+
+A kind says how its server is run, how an agent's reply becomes an action, and how an observation
+reads, piece by piece with what each piece is. To add a kind: write a class with these three
+methods and put it into `KINDS`.
+"""
+
+from __future__ import annotations
+
+from orchestrator.environments.kinds.base import Kind, Segments, Spec
+from orchestrator.environments.kinds.terminal import TerminalKind
+from orchestrator.environments.kinds.url import UrlKind
+
+__all__ = ["KINDS", "Kind", "Segments", "Spec"]
+
+KINDS: dict[str, Kind] = {
+    "terminal": TerminalKind(),
+    "url": UrlKind(),
+}

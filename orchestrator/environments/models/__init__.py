@@ -1,0 +1,32 @@
+"""Tables of environments: see the module of each."""
+
+from __future__ import annotations
+
+from orchestrator.environments.models.checks import CheckResult, CheckStatus, EnvironmentCheck
+from orchestrator.environments.models.curriculum import Curriculum, TaskEstimate
+from orchestrator.environments.models.drafts import DraftTask, EnvironmentDraft, TaskUpload
+from orchestrator.environments.models.egress import EgressDecision
+from orchestrator.environments.models.environment import (
+    Environment,
+    EnvironmentKind,
+    EnvironmentVersion,
+    Split,
+    Task,
+)
+
+__all__ = [
+    "CheckResult",
+    "CheckStatus",
+    "Curriculum",
+    "DraftTask",
+    "EgressDecision",
+    "Environment",
+    "EnvironmentCheck",
+    "EnvironmentDraft",
+    "EnvironmentKind",
+    "EnvironmentVersion",
+    "Split",
+    "Task",
+    "TaskEstimate",
+    "TaskUpload",
+]

@@ -1,0 +1,54 @@
+"""Which task comes next, and what is known of each: the stored state of a task sampler."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class SamplerKind(models.TextChoices):
+    SEQUENTIAL = "sequential", "sequential"
+    UNIFORM = "uniform", "uniform"
+    SIGNAL = "signal", "signal"
+
+
+class Curriculum(models.Model):
+    """One sampler's state. `key` names it for whoever draws from it."""
+
+    version = models.ForeignKey(
+        "environments.EnvironmentVersion", on_delete=models.CASCADE, related_name="curricula"
+    )
+    key = models.CharField(max_length=120, unique=True)
+    kind = models.CharField(max_length=12, choices=SamplerKind.choices)
+    settings = models.JSONField(default=dict)
+    """Group size, decay, floor: see `environments.curriculum`."""
+    seed = models.BigIntegerField(default=0)
+    n_draws = models.PositiveIntegerField(default=0)
+    """Draws made so far: with the seed they give the next one."""
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return f"{self.key} ({self.kind})"
+
+
+class TaskEstimate(models.Model):
+    """Decayed counts of one task."""
+
+    curriculum = models.ForeignKey(Curriculum, on_delete=models.CASCADE, related_name="estimates")
+    task = models.ForeignKey(
+        "environments.Task", on_delete=models.CASCADE, related_name="estimates"
+    )
+    successes = models.FloatField(default=0.0)
+    failures = models.FloatField(default=0.0)
+    cost = models.FloatField(default=0.0)
+    """Decayed mean cost of one rollout."""
+    n_rollouts = models.PositiveIntegerField(default=0)
+    n_draws = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["curriculum", "task"], name="one_estimate_each")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task}: {self.successes:g} of {self.successes + self.failures:g}"

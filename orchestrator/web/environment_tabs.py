@@ -1,0 +1,26 @@
+"""The parts of an environment's page, each with an address of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.urls import reverse
+
+from orchestrator.environments.models import Environment
+
+
+@dataclass(frozen=True)
+class Tab:
+    label: str
+    url: str
+    is_current: bool
+
+
+TABS: tuple[tuple[str, str], ...] = (("Tasks", "web:environment"),)
+"""Label and URL name; each takes the project's id and the environment's slug."""
+
+
+def tabs_of(environment: Environment, current: str) -> list[Tab]:
+    """`current`: the URL name of the page that is shown."""
+    arguments = [environment.project_id, environment.slug]
+    return [Tab(label, reverse(name, args=arguments), name == current) for label, name in TABS]
