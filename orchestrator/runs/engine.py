@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -32,10 +31,13 @@ from orchestrator.agents.conversation import ChatConversation, TokenConversation
 from orchestrator.agents.models import EndpointKind, ModelEndpoint
 from orchestrator.agents.types import Conversation, Sampling
 from orchestrator.environments.errors import ServerStartError
-from orchestrator.environments.kinds import KINDS
-from orchestrator.environments.models import EnvironmentVersion, Task
 from orchestrator.environments.servers.pool import ServerPool
-from orchestrator.environments.session import EpisodeSettings
+from orchestrator.environments.serving import (
+    data_folder,
+    episode_settings,
+    kind_of,
+    server_spec,
+)
 from orchestrator.events.services import LeaseLost, NewEvent
 from orchestrator.jobs.errors import Cancelled, Stopped
 from orchestrator.jobs.registry import JobContext
@@ -55,7 +57,7 @@ ROLLOUT_LIMIT_S = 900.0
 """For one rollout, waiting for the model included: nothing may hold a run for ever."""
 
 log = structlog.get_logger(__name__)
-servers = ServerPool(Path(settings.DATA_DIR) / "env")
+servers = ServerPool(data_folder())
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,10 @@ def execute_run(*, run: Run, ctx: JobContext) -> None:
     mark_running(run=run, fence=ctx.fence)
     with ExitStack() as stack:
         try:
-            base_url = _environment_url(run.environment_version, stack)
-        except ServerStartError as exc:
+            # A server of ours is held until the stack closes.
+            spec = server_spec(run.environment_version)
+            base_url = stack.enter_context(servers.server(spec)).base_url
+        except (ServerStartError, ValueError) as exc:
             end_failed_run(run=run, error=str(exc), fence=ctx.fence)
             return
         prepared = prepare(run, base_url)
@@ -90,19 +94,6 @@ def execute_run(*, run: Run, ctx: JobContext) -> None:
             asyncio.run(_run_all(prepared, ctx))
     ctx.check()
     finish_run(run=run, fence=ctx.fence)
-
-
-def _environment_url(version: EnvironmentVersion, stack: ExitStack) -> str:
-    """Address of a server for the version; a server of ours is held until the stack closes."""
-    kind = KINDS[version.environment.kind]
-    specs = list(Task.objects.filter(version=version).values_list("spec", flat=True))
-    spec = kind.server(
-        name=f"v{version.pk}",
-        source=version.source,
-        specs=specs,
-        data=Path(settings.DATA_DIR) / "env",
-    )
-    return stack.enter_context(servers.server(spec)).base_url
 
 
 def prepare(run: Run, base_url: str) -> Prepared:
@@ -115,13 +106,17 @@ def prepare(run: Run, base_url: str) -> Prepared:
     versions = {r.harness_id: r.harness for r in rollouts}
     harnesses = {pk: load_harness(version) for pk, version in versions.items()}
     rubric = from_json(run.rubric_version.spec)
-    kind = KINDS[run.environment_version.environment.kind]
+    kind = kind_of(run.environment_version)
     plans = [
         RolloutPlan(
             rollout=rollout,
             harness=harnesses[rollout.harness_id],
             base_url=base_url,
-            settings=_episode_settings(run, harnesses[rollout.harness_id].limits.max_steps),
+            settings=episode_settings(
+                run.environment_version,
+                max_steps=harnesses[rollout.harness_id].limits.max_steps,
+                limits=rollout.task.limits,
+            ),
             kind=kind,
             rubric=rubric,
             price_in=run.model.price_in_usd_per_mtok,
@@ -161,13 +156,6 @@ def _sampling(run: Run, version: HarnessVersion, harness: Any) -> Sampling:
         max_tokens=int(values["max_tokens"]),
         stop=tuple(values["stop"]),
     )
-
-
-def _episode_settings(run: Run, max_steps: int) -> EpisodeSettings:
-    limits = {"max_steps": max_steps, **run.environment_version.settings}
-    if limits.get("reward_range") is not None:
-        limits["reward_range"] = tuple(limits["reward_range"])
-    return EpisodeSettings(**limits)
 
 
 async def _run_all(prepared: Prepared, ctx: JobContext) -> None:

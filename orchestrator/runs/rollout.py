@@ -26,6 +26,7 @@ from orchestrator.environments.episode import (
     run_episode,
 )
 from orchestrator.environments.kinds import Kind
+from orchestrator.environments.serving import reset_params
 from orchestrator.environments.session import EpisodeSettings
 from orchestrator.events.services import NewEvent
 from orchestrator.runs.grading import Graded, grade_rollout
@@ -91,7 +92,9 @@ class AgentRollout:
                 self._plan.base_url,
                 self._act,
                 self._plan.settings,
-                reset={"seed": self._rollout.seed, **task.reset},
+                reset=reset_params(
+                    task, replicate=self._rollout.replicate, seed=self._rollout.seed
+                ),
                 hook=self._hear,
             )
         except ModelError as exc:

@@ -17,6 +17,7 @@ import pytest
 from orchestrator.environments.episode import EpisodeResult, View, run_episode
 from orchestrator.environments.errors import ServerStartError
 from orchestrator.environments.kinds import KINDS
+from orchestrator.environments.resources import Resources
 from orchestrator.environments.servers.local import LocalServer, LocalSpec
 from orchestrator.environments.servers.pool import ServerPool
 from orchestrator.environments.servers.url import UrlServer
@@ -213,7 +214,11 @@ async def test_terminal_tasks_are_solved_by_their_authors_transcripts(pool: Serv
     kind = KINDS["terminal"]
     tasks = generate(7, {"train": 14})
     spec = kind.server(
-        name="terminal", source={}, specs=[t.as_json() for t in tasks], data=pool.root
+        name="terminal",
+        source={},
+        resources=Resources(),
+        specs=[t.as_json() for t in tasks],
+        data=pool.root,
     )
     assert spec is not None
     async with pool.ready_server(spec) as server:

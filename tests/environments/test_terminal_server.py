@@ -14,6 +14,7 @@ import pytest
 from orchestrator.environments.errors import ActionRejectedError, EpisodeError
 from orchestrator.environments.kinds import KINDS
 from orchestrator.environments.probe import SeedEffect, probe
+from orchestrator.environments.resources import Resources
 from orchestrator.environments.servers.local import LocalServer, LocalSpec
 from orchestrator.environments.session import EpisodeSession
 from orchestrator.environments.terminal.tasks import TaskSpec
@@ -33,7 +34,11 @@ TASKS = [
 def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     data = tmp_path_factory.mktemp("env")
     spec = KINDS["terminal"].server(
-        name="t", source={}, specs=[task.as_json() for task in TASKS], data=data
+        name="t",
+        source={},
+        resources=Resources(),
+        specs=[task.as_json() for task in TASKS],
+        data=data,
     )
     assert isinstance(spec, LocalSpec)
     with LocalServer(spec, data / "server") as server:

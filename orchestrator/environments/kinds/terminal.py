@@ -12,6 +12,8 @@ from typing import Any
 
 from orchestrator.environments.episode import Action
 from orchestrator.environments.kinds.base import Segments
+from orchestrator.environments.kinds.fields import Field
+from orchestrator.environments.resources import Resources
 from orchestrator.environments.servers.local import LocalSpec
 from orchestrator.environments.terminal.tasks import TaskSpec, dump_jsonl
 
@@ -20,13 +22,34 @@ class TerminalKind:
     """Folders of files and a shell; the product's own server."""
 
     capacity = 64
+    summary = "Files for each task and a real shell in the sandbox; graded by the answer."
+    source_fields: Sequence[Field] = ()
+    task_fields: Sequence[Field] = (
+        Field("files", "Files", "files", is_required=True, help="Laid out before the agent acts."),
+        Field("answer", "Answer", is_required=True, is_secret=True),
+        Field(
+            "match",
+            "Compared as",
+            "choice",
+            choices=(("exact", "text"), ("number", "number")),
+            default="exact",
+        ),
+        Field("max_steps", "Steps at most", "integer", default=4),
+    )
     _answer = re.compile(r"answer\s*:\s*(.*)", re.IGNORECASE)
+
+    def check_source(self, source: Mapping[str, Any]) -> None:
+        """Everything fits: nothing is said of the environment as a whole."""
+
+    def check_task(self, spec: Mapping[str, Any], reset: Mapping[str, Any]) -> None:
+        TaskSpec.from_json({"key": "x", "split": "train", "family": "", "prompt": "", **spec})
 
     def server(
         self,
         *,
         name: str,
         source: Mapping[str, Any],
+        resources: Resources,
         specs: Sequence[Mapping[str, Any]],
         data: Path,
     ) -> LocalSpec:

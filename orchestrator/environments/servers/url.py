@@ -13,6 +13,9 @@ from typing import Any
 from orchestrator.environments.servers.readiness import until_ready
 from orchestrator.environments.servers.spec import START_TIMEOUT_S
 
+DEFAULT_CAPACITY = 64
+"""Assumed where nobody says; the server refuses what is above its own."""
+
 
 @dataclass(frozen=True)
 class UrlSpec:
@@ -22,7 +25,7 @@ class UrlSpec:
 
     name: str
     base_url: str
-    capacity: int = 64
+    capacity: int = DEFAULT_CAPACITY
     probe: Mapping[str, Any] = field(default_factory=dict)
 
     @property
