@@ -70,6 +70,9 @@ INSTALLED_APPS = [
     "orchestrator.runs",
     "orchestrator.climbs",
     "orchestrator.tryouts",
+    "orchestrator.judging",
+    "orchestrator.grading",
+    "orchestrator.review",
     "orchestrator.api",
     "orchestrator.web",
 ]

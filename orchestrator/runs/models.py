@@ -157,6 +157,8 @@ class VerdictRecord(models.Model):
     value = models.FloatField(null=True)
     reason = models.TextField()
     cites = models.JSONField(default=list)
+    detail = models.JSONField(default=dict)
+    """What it rests on beside the trace: ids of judge calls, members of a panel, printed output."""
 
     class Meta:
         ordering = ["id"]
