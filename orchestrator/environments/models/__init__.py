@@ -13,6 +13,7 @@ from orchestrator.environments.models.environment import (
     Split,
     Task,
 )
+from orchestrator.environments.models.registrations import RegistrationState, SourceRegistration
 
 __all__ = [
     "CheckResult",
@@ -25,6 +26,8 @@ __all__ = [
     "EnvironmentDraft",
     "EnvironmentKind",
     "EnvironmentVersion",
+    "RegistrationState",
+    "SourceRegistration",
     "Split",
     "Task",
     "TaskEstimate",
