@@ -22,6 +22,7 @@ from jsonschema.exceptions import SchemaError, best_match
 from orchestrator.environments.connection import Address, plain
 from orchestrator.environments.errors import ActionRejectedError
 
+LIST_TOOLS = {"type": "list_tools"}
 KEEP_S = 300.0
 _kept: dict[str, tuple[float, ActionSchema | None]] = {}
 
@@ -35,7 +36,7 @@ class ActionSchema:
     def check(self, action: object) -> None:
         """`ActionRejectedError` names the field and what is wrong with it."""
         # MCP servers accept the listing of tools, which their schema does not describe.
-        if action == {"type": "list_tools"}:
+        if action == LIST_TOOLS:
             return
         error = best_match(Draft202012Validator(self.schema).iter_errors(action))
         if error is None:
@@ -45,6 +46,24 @@ class ActionSchema:
             raise ActionRejectedError(f"{plain(', '.join(map(str, unknown)), 100)}: not allowed")
         where = ".".join(str(part) for part in error.absolute_path) or "action"
         raise ActionRejectedError(f"{plain(where, 100)}: {_reason(error.validator, error.message)}")
+
+
+class Malformed(str):
+    """A text that was meant as an action and is none, with the reason for whoever wrote it."""
+
+    reason: str
+
+    def __new__(cls, text: str, reason: str) -> Malformed:
+        made = super().__new__(cls, text)
+        made.reason = plain(reason, 300)
+        return made
+
+
+def takes_tool_calls(schema: Mapping[str, Any] | None) -> bool:
+    """Whether it is the schema of a server of MCP tools."""
+    fields = (schema or {}).get("properties")
+    about = fields.get("type") if isinstance(fields, Mapping) else None
+    return isinstance(about, Mapping) and about.get("const") == "call_tool"
 
 
 def _reason(rule: object, message: str) -> str:

@@ -57,6 +57,10 @@ class View:
     """Of the step to come, from 1."""
     rejection: str = ""
     """Why the action before was not sent; empty if it was."""
+    schema: Mapping[str, Any] | None = None
+    """Of the server's actions."""
+    tools: Sequence[Mapping[str, Any]] = ()
+    """What a server of tools lists, where it was asked."""
 
 
 Action = Mapping[str, Any] | str
@@ -121,12 +125,14 @@ async def run_episode(
     cancel: asyncio.Event | None = None,
     cancelled_by: str = "a person",
     verifier_files: Sequence[Path] = (),
+    lists_tools: bool = False,
 ) -> EpisodeResult:
     """One episode at `base_url`. Foreign faults become the result; see the module's text.
 
     `cancel`: set it to end the episode; a verdict that has arrived stays. Cancelling the task
     closes the connection and passes through. `verifier_files`: files of a local environment that
-    decide the reward; if one changes meanwhile, the reward is not used.
+    decide the reward; if one changes meanwhile, the reward is not used. `lists_tools`: ask a server
+    of tools for them after the reset.
     """
     progress = _Progress()
     body = asyncio.ensure_future(
@@ -138,6 +144,7 @@ async def run_episode(
             hook,
             verifier_files,
             progress,
+            lists_tools,
         )
     )
     watch = asyncio.ensure_future(cancel.wait()) if cancel is not None else None
@@ -176,6 +183,7 @@ async def _drive(
     hook: Hook | None,
     verifier_files: Sequence[Path],
     progress: _Progress,
+    lists_tools: bool,
 ) -> EpisodeResult:
     digests = await asyncio.to_thread(_digests, verifier_files)
 
@@ -190,7 +198,8 @@ async def _drive(
         async with EpisodeSession.open(base_url, settings, on_waiting=waiting) as session:
             observation = await session.reset(**reset)
             await tell("reset", **_shown(observation))
-            score = await _steps(session, policy, settings, observation, progress, tell)
+            tools = await session.list_tools() if lists_tools else []
+            score = await _steps(session, policy, settings, observation, progress, tell, tools)
             changed = await asyncio.to_thread(_changed, digests)
             if changed:
                 raise EpisodeError(
@@ -228,13 +237,15 @@ async def _steps(
     first: Observation,
     progress: _Progress,
     tell: Callable[..., Awaitable[None]],
+    tools: Sequence[Mapping[str, Any]],
 ) -> Score:
     """Act until the episode ends, the limit is reached or the policy stops."""
     observation, rejection = first, ""
     while len(progress.rewards) < settings.max_steps:
         number = len(progress.rewards) + 1
         progress.at = f"after step {number - 1}" if number > 1 else "before step 1"
-        turn = await _asked(policy, View(observation.fields, number, rejection))
+        view = View(observation.fields, number, rejection, session.schema, tools)
+        turn = await _asked(policy, view)
         if turn is None:
             return score_of(progress.rewards, done=False, settings=settings, has_stopped=True)
         actions = [turn] if isinstance(turn, Mapping | str) else list(turn)

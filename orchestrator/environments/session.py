@@ -28,7 +28,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from orchestrator.environments.actions import ActionSchema, action_schema
+from orchestrator.environments.actions import (
+    LIST_TOOLS,
+    ActionSchema,
+    Malformed,
+    action_schema,
+    takes_tool_calls,
+)
 from orchestrator.environments.connection import (
     LARGE_BYTES,
     Address,
@@ -221,6 +227,37 @@ class EpisodeSession:
                 self._is_over = True
             return StepOutcome(number, observation, answer.data["reward"], done)
 
+    @property
+    def schema(self) -> Mapping[str, Any] | None:
+        """Of the server's actions, once the episode has started; None if it publishes none."""
+        return self._schema.schema if self._schema is not None else None
+
+    async def list_tools(self) -> list[dict[str, Any]]:
+        """The tools of a server of MCP tools, without counting as a step; none of any other.
+
+        A server that refuses has none to offer. `EpisodeError` if the episode is lost.
+        """
+        async with self._lock:
+            connection = self._running()
+            if not takes_tool_calls(self.schema):
+                return []
+            try:
+                answer = await connection.ask(
+                    _frame(LIST_TOOLS),
+                    timeout_s=self.settings.step_timeout_s,
+                    timeout_cause=Cause.STEP_TIMEOUT,
+                )
+            except Refused:
+                return []
+            except EpisodeError as exc:
+                await self._end()
+                raise self._explained(exc, self._n_steps + 1) from exc
+            except BaseException:
+                await self._end()
+                raise
+        tools = answer.data.get("observation", {}).get("tools")
+        return [t for t in tools if isinstance(t, dict)] if isinstance(tools, list) else []
+
     async def state(self) -> dict[str, Any]:
         """The environment's state, for people with the right to see it; never for a policy."""
         async with self._lock:
@@ -334,6 +371,8 @@ class EpisodeSession:
 
     async def _encoded(self, action: Mapping[str, Any] | str, number: int) -> str:
         """The frame of an action that fits limit and schema."""
+        if isinstance(action, Malformed):
+            raise self._rejected(f"action: {action.reason}")
         if isinstance(action, str):
             raise self._rejected("action: not a JSON object")
         try:
