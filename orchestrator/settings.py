@@ -32,6 +32,8 @@ django_stubs_ext.monkeypatch()
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("SWITCHBACK_DATA") or BASE_DIR / "var").resolve()
 DATA_DIR.mkdir(parents=True, exist_ok=True)
+# Below these, editors of projects may register folders of this machine as environments.
+PACKAGE_FOLDERS = env_list("SWITCHBACK_PACKAGE_FOLDERS", default=[])
 
 STACK = os.environ.get("STACK", "embedded")
 DATABASE_URL = env_secret("DATABASE_URL")

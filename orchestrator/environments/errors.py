@@ -74,6 +74,10 @@ class EnvironmentProbeError(EnvironmentsError, ValueError):
     """A server cannot be connected. The message is for the form's field."""
 
 
+class SourceError(EnvironmentsError, ValueError):
+    """A source cannot become an environment. The message names the field or step, and the fix."""
+
+
 class EpisodeError(EnvironmentsError, RuntimeError):
     """The episode is over without a verdict; its connection must not be used again."""
 
