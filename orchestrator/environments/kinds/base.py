@@ -34,6 +34,10 @@ class Kind(Protocol):
     def task_fields(self) -> Sequence[Field]:
         """What the author says of a task beside prompt, split, group and difficulty."""
 
+    @property
+    def resets_by_key(self) -> bool:
+        """Whether its server finds a task by key: its tasks are reset with `{"task": key}`."""
+
     def check_source(self, source: Mapping[str, Any]) -> None:
         """`ValueError` that names the field and the fix, for a source that no server can be run of.
 

@@ -22,6 +22,7 @@ class TerminalKind:
     """Folders of files and a shell; the product's own server."""
 
     capacity = 64
+    resets_by_key = True
     summary = "Files for each task and a real shell in the sandbox; graded by the answer."
     source_fields: Sequence[Field] = ()
     task_fields: Sequence[Field] = (
@@ -42,7 +43,7 @@ class TerminalKind:
         """Everything fits: nothing is said of the environment as a whole."""
 
     def check_task(self, spec: Mapping[str, Any], reset: Mapping[str, Any]) -> None:
-        TaskSpec.from_json({"key": "x", "split": "train", "family": "", "prompt": "", **spec})
+        _task(spec)
 
     def server(
         self,
@@ -54,7 +55,7 @@ class TerminalKind:
         data: Path,
     ) -> LocalSpec:
         """Writes the tasks, answers included, to a file that only this user can read."""
-        tasks = [TaskSpec.from_json(spec) for spec in specs]
+        tasks = [_task(spec) for spec in specs]
         if not tasks:
             raise ValueError("a terminal environment needs at least one task")
         content = json.dumps([task.as_json() for task in tasks], sort_keys=True)
@@ -71,6 +72,7 @@ class TerminalKind:
                 *("--uds", "{socket}", "--capacity", str(self.capacity)),
             ),
             capacity=self.capacity,
+            max_servers=resources.max_servers,
             probe={"task": tasks[0].key},
         )
 
@@ -84,3 +86,9 @@ class TerminalKind:
         return [dict(segment) for segment in observation["segments"]] or [
             {"kind": "scaffold", "text": "(the episode is over)"}
         ]
+
+
+def _task(spec: Mapping[str, Any]) -> TaskSpec:
+    """Of a stored specification: what only the table of tasks knows is no concern of the server."""
+    unknown = {"key": "x", "split": "train", "family": "", "prompt": "", "reference": ()}
+    return TaskSpec.from_json({**unknown, **spec})
