@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.environments import sandbox as sandbox_module
 from orchestrator.environments.errors import SandboxError, SandboxUnavailableError
 from orchestrator.environments.sandbox import (
     Isolation,
@@ -25,6 +24,7 @@ from orchestrator.environments.sandbox import (
     private_root,
     remove_folder,
 )
+from orchestrator.environments.sandbox.detection import try_bubblewrap
 from tests.environments.conftest import needs_bubblewrap
 
 ISOLATION = detect(environ={})
@@ -210,12 +210,12 @@ def test_without_isolation_nothing_runs_and_the_message_tells_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    sandbox_module._try_bubblewrap.cache_clear()
+    try_bubblewrap.cache_clear()
     try:
         refused = detect(environ={})
         opted_out = detect(environ={"SWITCHBACK_UNSANDBOXED": "1"})
     finally:
-        sandbox_module._try_bubblewrap.cache_clear()
+        try_bubblewrap.cache_clear()
     assert not refused.available
     with pytest.raises(SandboxUnavailableError) as caught:
         Sandbox(refused)

@@ -1,0 +1,105 @@
+"""Child processes: started, watched against their limits, ended with all that they started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.environments.errors import SandboxError
+from orchestrator.environments.sandbox.limits import Limits
+
+
+@dataclass(frozen=True)
+class Captured:
+    output: bytes
+    warning: str
+    returncode: int
+
+
+def spawn(
+    argv: Sequence[str],
+    *,
+    pass_fds: Sequence[int] = (),
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=pass_fds,
+            cwd=cwd,
+            env=dict(env) if env is not None else {"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
+            start_new_session=True,
+        )
+    except OSError as exc:
+        raise SandboxError(f"{argv[0]} could not be started: {exc}") from exc
+
+
+def supervise(process: subprocess.Popen[bytes], limits: Limits, started_at: float) -> Captured:
+    """Read until the command ends or a limit strikes; then kill its whole group and reap it."""
+    if process.stdout is None:
+        raise SandboxError("no pipe to the command")
+    out_fd = process.stdout.fileno()
+    os.set_blocking(out_fd, False)
+    end_fd = os.pidfd_open(process.pid)
+    kept = bytearray()
+    n_bytes = 0
+    warning = ""
+    poll = select.poll()
+    poll.register(out_fd, select.POLLIN)
+    poll.register(end_fd, select.POLLIN)
+    deadline = started_at + limits.wall_s
+    has_ended = False
+    try:
+        while not has_ended and not warning:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                warning = f"time limit of {limits.wall_s:g} s"
+                break
+            ready = {fd for fd, _ in poll.poll(max(1, left_s * 1000))}
+            has_ended = end_fd in ready
+            while out_fd in ready:
+                try:
+                    chunk = os.read(out_fd, 65536)
+                except BlockingIOError:
+                    break
+                if not chunk:
+                    poll.unregister(out_fd)
+                    break
+                n_bytes += len(chunk)
+                # One byte more than the limit tells that something was cut.
+                kept += chunk[: max(0, limits.output_bytes + 1 - len(kept))]
+                if n_bytes > limits.flood_bytes:
+                    warning = f"ended after {limits.flood_bytes} bytes of output"
+                    break
+    finally:
+        os.close(end_fd)
+        # Before the leader is reaped, so that its number cannot belong to someone else.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        returncode = process.wait()
+        process.stdout.close()
+    return Captured(bytes(kept), warning, returncode)
+
+
+def reported_status(report: bytes) -> int | None:
+    """The command's exit status from bubblewrap's report; None if it never started."""
+    for line in report.splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and isinstance(record.get("exit-code"), int):
+            return int(record["exit-code"])
+    return None
