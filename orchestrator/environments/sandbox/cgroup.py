@@ -10,10 +10,13 @@ A group cannot be removed while a process in it is dying; such ones are tried ag
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import os
 import secrets
+import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +28,7 @@ CPU_PERIOD_US = 100_000
 
 _emptying: deque[Path] = deque()
 """Folders of groups whose processes were dying when they should have gone; deques are atomic."""
+LAST_WAIT_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -233,6 +237,16 @@ def _remove_empty() -> None:
                 continue
             except OSError:  # a process in it is dying still
                 _emptying.append(path)
+
+
+@atexit.register
+def _remove_last() -> None:
+    """Wait a moment for the processes that were killed last."""
+    deadline = time.monotonic() + LAST_WAIT_S
+    pause = threading.Event()
+    while _emptying and time.monotonic() < deadline:
+        _remove_empty()
+        pause.wait(0.002)
 
 
 def _sweep(folder: Path) -> None:
