@@ -2,9 +2,10 @@
 
 A single thread owns the connection and commits whatever has gathered since its last commit, so that
 32 rollouts cost few transactions. `record` returns after the commit: nothing is acknowledged or
-acted upon before it is in the log. Every transaction holds the job's fence, so that a zombie worker
-writes nothing. The writes of a commit that fails are tried one by one, so that a bad one takes no
-other with it.
+acted upon before it is in the log. `post` hands events over without waiting; writes are committed
+in the order in which they were given, so whatever is recorded later finds them in the log. Every
+transaction holds the job's fence, so that a zombie worker writes nothing. The writes of a commit
+that fails are tried one by one, so that a bad one takes no other with it.
 """
 
 from __future__ import annotations
@@ -13,18 +14,11 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from django.db import OperationalError, connection, transaction
 
-from orchestrator.events.services import (
-    Fence,
-    LeaseLost,
-    NewEvent,
-    append,
-    append_many,
-    hold_fence,
-)
+from orchestrator.events.services import Fence, LeaseLost, NewEvent, append_many, hold_fence
 
 MAX_BATCH = 64
 """Writes in one transaction; events per commit gain little beyond 50 (measured, stack reference).
@@ -41,11 +35,20 @@ class Write:
     """
 
 
-@dataclass
+@dataclass(frozen=True)
+class Posted:
+    """Events on their way into one stream."""
+
+    stream_id: int
+    events: Sequence[NewEvent]
+    done: asyncio.Future[int]
+    """The last sequence number, once they are committed."""
+
+
+@dataclass(frozen=True)
 class _Pending:
     write: Write
-    loop: asyncio.AbstractEventLoop
-    done: asyncio.Future[None] = field(repr=False)
+    done: asyncio.Future[int]
 
 
 class Recorder:
@@ -53,10 +56,12 @@ class Recorder:
 
     def __init__(self, fence: Fence) -> None:
         self._fence = fence
-        self._queue: queue.Queue[_Pending | None] = queue.Queue()
+        self._queue: queue.SimpleQueue[_Pending | Posted | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="recorder", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> Recorder:
+        self._loop = asyncio.get_running_loop()
         self._thread.start()
         return self
 
@@ -71,22 +76,23 @@ class Recorder:
             LeaseLost: another attempt owns the job.
             django.db.Error: the database refused (full disk, for instance); nothing was written.
         """
-        loop = asyncio.get_running_loop()
-        pending = _Pending(write, loop, loop.create_future())
-        self._queue.put(pending)
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._queue.put(_Pending(write, done))
         # Shielded: a cancelled rollout must not unsay a write that is on its way.
-        await asyncio.shield(pending.done)
+        await asyncio.shield(done)
+
+    def post(self, stream_id: int, events: Sequence[NewEvent]) -> Posted:
+        """Hands events of one stream over; await `done` where they have to be committed."""
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        posted = Posted(stream_id, events, done)
+        self._queue.put(posted)
+        return posted
 
     async def append(self, stream_id: int, events: Sequence[NewEvent]) -> int:
         """Commits events to one stream and returns the last sequence number."""
-        seqs: list[int] = []
+        return await asyncio.shield(self.post(stream_id, events).done)
 
-        def apply() -> dict[int, Sequence[NewEvent]]:
-            seqs.append(append(stream_id=stream_id, items=events))
-            return {}
-
-        await self.record(Write(apply))
-        return seqs[-1]
+    # --- the thread -----------------------------------------------------------------------------
 
     def _work(self) -> None:
         try:
@@ -98,7 +104,7 @@ class Recorder:
         finally:
             connection.close()
 
-    def _gather(self, first: _Pending) -> tuple[list[_Pending], bool]:
+    def _gather(self, first: _Pending | Posted) -> tuple[list[_Pending | Posted], bool]:
         batch = [first]
         while len(batch) < MAX_BATCH:
             try:
@@ -110,38 +116,51 @@ class Recorder:
             batch.append(pending)
         return batch, False
 
-    def _commit(self, batch: Sequence[_Pending]) -> None:
+    def _commit(self, batch: Sequence[_Pending | Posted]) -> None:
         try:
-            with transaction.atomic():
-                hold_fence(self._fence)
-                events: dict[int, list[NewEvent]] = {}
-                for pending in batch:
-                    for stream_id, items in pending.write.apply().items():
-                        events.setdefault(stream_id, []).extend(items)
-                append_many(batches=events, fence=self._fence)
+            seqs = self._written(batch)
         except Exception as exc:  # boundary: handed to the waiter, who records or ends the run
             if len(batch) > 1 and not isinstance(exc, LeaseLost | OperationalError):
                 for pending in batch:
                     self._commit([pending])
                 return
-            for pending in batch:
-                _resolve(pending, exc)
+            self._tell([(pending.done, exc) for pending in batch])
         else:
-            for pending in batch:
-                _resolve(pending, None)
+            self._tell([(item.done, seq) for item, seq in zip(batch, seqs, strict=True)])
 
+    def _written(self, batch: Sequence[_Pending | Posted]) -> list[int]:
+        """One transaction; for each write the last sequence of its stream, 0 for row changes."""
+        events: dict[int, list[NewEvent]] = {}
+        ends: list[tuple[int, int]] = []
+        with transaction.atomic():
+            hold_fence(self._fence)
+            for item in batch:
+                if isinstance(item, Posted):
+                    gathered = events.setdefault(item.stream_id, [])
+                    gathered.extend(item.events)
+                    ends.append((item.stream_id, len(gathered)))
+                    continue
+                for stream_id, new in item.write.apply().items():
+                    events.setdefault(stream_id, []).extend(new)
+                ends.append((0, 0))
+            last = append_many(batches=events)
+        return [last[s] - len(events[s]) + n if s else 0 for s, n in ends]
 
-def _resolve(pending: _Pending, failure: Exception | None) -> None:
-    def settle() -> None:
-        if pending.done.done():
+    def _tell(self, results: Sequence[tuple[asyncio.Future[int], int | Exception]]) -> None:
+        """One wake-up of the loop for a whole commit."""
+
+        def settle() -> None:
+            for done, result in results:
+                if done.done():
+                    continue
+                if isinstance(result, Exception):
+                    done.set_exception(result)
+                else:
+                    done.set_result(result)
+
+        try:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(settle)
+        except RuntimeError:
+            # The loop ended after an interruption; there is nobody left to tell.
             return
-        if failure is None:
-            pending.done.set_result(None)
-        else:
-            pending.done.set_exception(failure)
-
-    try:
-        pending.loop.call_soon_threadsafe(settle)
-    except RuntimeError:
-        # The loop ended after an interruption; there is nobody left to tell.
-        return

@@ -49,6 +49,10 @@ class LocalSpec:
     """Parameters of the reset that proves readiness."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Further environment variables; the same placeholders."""
+    max_servers: int = 1
+    """Side by side on one machine, while rollouts wait."""
+
+    is_ours = True
 
     @property
     def digest(self) -> str:

@@ -58,6 +58,14 @@ class ServerSpec(Protocol):
         """Episodes at a time on one server."""
 
     @property
+    def max_servers(self) -> int:
+        """How many may run side by side on one machine."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the server is started, stopped and replaced here."""
+
+    @property
     def digest(self) -> str:
         """Of everything that the specification says."""
 

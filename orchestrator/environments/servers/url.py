@@ -28,6 +28,9 @@ class UrlSpec:
     capacity: int = DEFAULT_CAPACITY
     probe: Mapping[str, Any] = field(default_factory=dict)
 
+    max_servers = 1
+    is_ours = False
+
     @property
     def digest(self) -> str:
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
