@@ -181,6 +181,11 @@ class EpisodeConnection:
             raise EpisodeError(Cause.PROTOCOL_VIOLATION, "a binary frame")
         return received
 
+    def abort(self) -> None:
+        """Drop the line without a word, as a killed client does."""
+        self._is_dead = True
+        self._socket.transport.abort()
+
     async def close(self) -> None:
         """End it, politely for at most a second, then at once. Safe to call twice."""
         self._is_dead = True
