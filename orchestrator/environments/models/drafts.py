@@ -24,6 +24,8 @@ class EnvironmentDraft(models.Model):
     resources = models.JSONField(default=dict)
     description = models.TextField(blank=True)
     revision = models.PositiveIntegerField(default=0)
+    undo = models.JSONField(default=dict)
+    """How the last change is taken back: see `environments.authoring.undo`. Empty: it cannot be."""
     updated_by = models.ForeignKey(
         "projects.User", null=True, on_delete=models.SET_NULL, related_name="+"
     )
@@ -80,6 +82,8 @@ class TaskUpload(models.Model):
     """Tasks that are right, with the line each came from."""
     errors = models.JSONField(default=list)
     """[{"line": n, "field": name, "reason": text, "raw": shortened text}, ...]"""
+    summary = models.JSONField(default=dict)
+    """Counts by split, rows left out, columns not used: see `environments.authoring.uploads`."""
     created_by = models.ForeignKey(
         "projects.User", null=True, on_delete=models.SET_NULL, related_name="+"
     )
