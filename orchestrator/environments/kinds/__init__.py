@@ -8,12 +8,16 @@ methods and put it into `KINDS`.
 from __future__ import annotations
 
 from orchestrator.environments.kinds.base import Kind, Segments, Spec
+from orchestrator.environments.kinds.package import PackageKind
+from orchestrator.environments.kinds.qa import QaKind
 from orchestrator.environments.kinds.terminal import TerminalKind
 from orchestrator.environments.kinds.url import UrlKind
 
 __all__ = ["KINDS", "Kind", "Segments", "Spec"]
 
 KINDS: dict[str, Kind] = {
+    "package": PackageKind(),
+    "qa": QaKind(),
     "terminal": TerminalKind(),
     "url": UrlKind(),
 }

@@ -29,13 +29,14 @@ def prepare(
     *, kind: str, source: Mapping[str, Any], data: Path, report: Report, check: Check
 ) -> Prepared:
     """`SourceError` with what failed and what to do. Quick if it was done before."""
-    from orchestrator.environments.packages.install import prepare_package
-    from orchestrator.environments.servers.docker import prepare_image
-
     match kind:
         case "package":
+            from orchestrator.environments.packages.install import prepare_package
+
             return prepare_package(source, data=data, report=report, check=check)
         case "docker":
+            from orchestrator.environments.packages.image import prepare_image
+
             return prepare_image(source, report=report, check=check)
         case "aca":
             return Prepared(dict(source))

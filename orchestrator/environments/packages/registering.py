@@ -26,8 +26,9 @@ from orchestrator.environments.models import (
     RegistrationState,
     SourceRegistration,
 )
+from orchestrator.environments.packages.capacity import measure_capacity, slots_asked
 from orchestrator.environments.packages.preparing import Prepared, prepare
-from orchestrator.environments.probe import Probe, probe
+from orchestrator.environments.probe import probe
 from orchestrator.environments.resources import Resources
 from orchestrator.environments.services import NewTask, create_version
 from orchestrator.environments.serving import data_folder
@@ -79,7 +80,7 @@ def execute_registration(*, registration: SourceRegistration, ctx: JobContext) -
             report=report,
             check=ctx.check,
         )
-        result = _prove(registration, prepared, report)
+        proof = _prove(registration, prepared, report)
     except (SourceError, ServerStartError) as exc:
         end_registration(
             registration=registration,
@@ -88,19 +89,23 @@ def execute_registration(*, registration: SourceRegistration, ctx: JobContext) -
             fence=ctx.fence,
         )
         return
-    _finish(registration, prepared, result, ctx.fence)
+    _finish(registration, prepared, proof, ctx.fence)
 
 
 def _prove(
     registration: SourceRegistration, prepared: Prepared, report: Callable[[str], None]
-) -> Probe:
-    """A real server with real episodes. `ServerStartError` with what it printed."""
+) -> dict[str, Any]:
+    """A real server with real episodes; what they showed, for the version's source.
+
+    `ServerStartError` with what the server printed.
+    """
     report("Starting a server and resetting an episode")
     name = f"registration-{registration.pk}"
+    resources = Resources.from_json(registration.resources)
     spec = KINDS[registration.kind].server(
         name=name,
         source=prepared.source,
-        resources=Resources.from_json(registration.resources),
+        resources=resources,
         specs=[],
         data=data_folder(),
     )
@@ -112,15 +117,23 @@ def _prove(
         result = asyncio.run(
             probe(server.base_url, reset=prepared.source.get("reset"), settings=settings)
         )
+        if not result.is_usable:
+            raise SourceError(f"no episode starts: {result.message}")
+        report("Counting the episodes that it takes at a time")
+        asked = slots_asked(resources)
+        measured = asyncio.run(measure_capacity(server.base_url, asked))
     finally:
         server.close()
-    if not result.is_usable:
-        raise SourceError(f"no episode starts: {result.message}")
-    return result
+    return {
+        "seed": result.seed.value,
+        "is_random": result.is_random,
+        "reset_ms": result.reset_ms,
+        "capacity": {"asked": asked, "measured": measured},
+    }
 
 
 def _finish(
-    registration: SourceRegistration, prepared: Prepared, result: Probe, fence: Fence
+    registration: SourceRegistration, prepared: Prepared, proof: Mapping[str, Any], fence: Fence
 ) -> None:
     with transaction.atomic():
         hold_fence(fence)
@@ -136,12 +149,7 @@ def _finish(
         if is_new:
             version = create_version(
                 environment=environment,
-                source={
-                    **prepared.source,
-                    "seed": result.seed.value,
-                    "is_random": result.is_random,
-                    "reset_ms": result.reset_ms,
-                },
+                source={**prepared.source, **proof},
                 tasks=[_first_task(prepared.source)],
                 settings=prepared.settings,
                 resources=registration.resources,
