@@ -31,6 +31,7 @@ import structlog
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
+from django.core.exceptions import PermissionDenied
 from django.db import Error
 from django.http import Http404
 
@@ -71,7 +72,7 @@ class StreamConsumer(AsyncWebsocketConsumer):
         self._stream_id = int(self.scope["url_route"]["kwargs"]["stream_id"])
         try:
             await database_sync_to_async(stream_for_view)(user, self._stream_id)
-        except Http404:
+        except (Http404, PermissionDenied):
             return "no such stream for this user"
         return None
 

@@ -4,35 +4,44 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('tryouts', '0001_environment_work'),
+        ("tryouts", "0001_environment_work"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='tryout',
-            name='action_schema',
+            model_name="tryout",
+            name="action_schema",
             field=models.JSONField(null=True),
         ),
         migrations.AddField(
-            model_name='tryout',
-            name='opened_at',
+            model_name="tryout",
+            name="opened_at",
             field=models.DateTimeField(null=True),
         ),
         migrations.AddField(
-            model_name='tryout',
-            name='tools',
+            model_name="tryout",
+            name="tools",
             field=models.JSONField(default=list),
         ),
         migrations.AddField(
-            model_name='tryout',
-            name='used_at',
+            model_name="tryout",
+            name="used_at",
             field=models.DateTimeField(null=True),
         ),
         migrations.AlterField(
-            model_name='tryoutcommand',
-            name='kind',
-            field=models.CharField(choices=[('reset', 'reset'), ('step', 'step'), ('undo', 'undo'), ('replay', 'replay'), ('state', 'state'), ('grade', 'grade')], max_length=8),
+            model_name="tryoutcommand",
+            name="kind",
+            field=models.CharField(
+                choices=[
+                    ("reset", "reset"),
+                    ("step", "step"),
+                    ("undo", "undo"),
+                    ("replay", "replay"),
+                    ("state", "state"),
+                    ("grade", "grade"),
+                ],
+                max_length=8,
+            ),
         ),
     ]
