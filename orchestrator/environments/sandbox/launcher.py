@@ -153,6 +153,8 @@ def _folders(
         argv += ["--ro-bind-try", os.path.realpath(path), path]
     for source, inside in binds:
         argv += ["--ro-bind", source, inside]
+    for source, inside in spec.writable:
+        argv += ["--bind", source, inside]
     return [*argv, "--chdir", spec.folder]
 
 

@@ -36,6 +36,10 @@ class ServiceSpec:
     """`{fd}` becomes the number of the inherited, listening UNIX socket."""
     readable: tuple[tuple[str, str], ...] = ()
     """Path on the host and path inside; read-only. A later one may lie in an earlier one."""
+    writable: tuple[tuple[str, str], ...] = ()
+    """The same for what the server may change, and what is kept of it. No limit on its size; the
+    sandbox's user must own it and reach it (`folders.private_root`).
+    """
     folder: str = HOME
     """Working directory inside."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -45,6 +49,7 @@ class ServiceSpec:
         return {
             "command": list(self.command),
             "readable": [list(pair) for pair in self.readable],
+            "writable": [list(pair) for pair in self.writable],
             "folder": self.folder,
             "env": dict(self.env),
             "resources": self.resources.as_json(),
@@ -55,6 +60,7 @@ class ServiceSpec:
         return cls(
             command=tuple(value["command"]),
             readable=tuple((source, inside) for source, inside in value["readable"]),
+            writable=tuple((source, inside) for source, inside in value.get("writable", ())),
             folder=value["folder"],
             env=dict(value["env"]),
             resources=Resources.from_json(value["resources"]),
