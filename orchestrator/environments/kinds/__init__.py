@@ -10,6 +10,7 @@ from __future__ import annotations
 from orchestrator.environments.kinds.base import Kind, Segments, Spec
 from orchestrator.environments.kinds.package import PackageKind
 from orchestrator.environments.kinds.qa import QaKind
+from orchestrator.environments.kinds.sql import SqlKind
 from orchestrator.environments.kinds.terminal import TerminalKind
 from orchestrator.environments.kinds.url import UrlKind
 
@@ -18,6 +19,7 @@ __all__ = ["KINDS", "Kind", "Segments", "Spec"]
 KINDS: dict[str, Kind] = {
     "package": PackageKind(),
     "qa": QaKind(),
+    "sql": SqlKind(),
     "terminal": TerminalKind(),
     "url": UrlKind(),
 }
