@@ -37,6 +37,8 @@ DEMONSTRATIONS = "demonstrations.jsonl"
 TOOLS = "tools.json"
 SKILL_FILE = re.compile(r"skills/([^/]+)/SKILL\.md")
 SKILL_EXTRA = re.compile(r"skills/([^/]+)/(references|scripts|assets|evals)/[^/]+")
+ACTIONS = "{actions}"
+"""Stands in the instructions for the description of the environment's actions."""
 ROLES = ("system", "user", "assistant", "tool")
 MAX_FILE_BYTES = 1_000_000
 MAX_FILES = 500
@@ -105,14 +107,17 @@ class Harness:
     def short(self) -> str:
         return f"h_{self.sha256[:8]}"
 
-    def messages(self, task: str) -> list[Message]:
+    def messages(self, task: str, *, actions: str = "") -> list[Message]:
         """What the model is told first: system, demonstrations as turns, then the task.
 
         Skills are disclosed by name and description; a body is loaded when the agent asks for it.
+        `actions` says how to write an action; it stands where the instructions have `{actions}`,
+        else after them.
         """
-        system = "\n\n".join(
-            part for part in (self.instructions.strip(), self._catalogue()) if part
-        )
+        instructions = self.instructions.strip()
+        if ACTIONS in instructions:
+            instructions, actions = instructions.replace(ACTIONS, actions).strip(), ""
+        system = "\n\n".join(part for part in (instructions, actions, self._catalogue()) if part)
         told = [{"role": "system", "content": system}] if system else []
         for demonstration in self.demonstrations:
             told += [dict(message) for message in demonstration.messages]

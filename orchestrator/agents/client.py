@@ -9,6 +9,7 @@ waiting is raised at once as `ModelError`.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +18,14 @@ from typing import Any
 import httpx
 
 from orchestrator.agents.errors import ModelError
-from orchestrator.agents.types import Completion, Message, Sampling, Segment
+from orchestrator.agents.types import (
+    Completion,
+    Function,
+    FunctionCall,
+    Message,
+    Sampling,
+    Segment,
+)
 
 REQUEST_TIMEOUT_S = 120.0
 """For one request; a batch of 48 rows on two busy cores needs some 40 s."""
@@ -242,8 +250,14 @@ class ChatModel:
         self._client = client
 
     async def complete(
-        self, messages: Sequence[Message], sampling: Sampling, *, seed: int
+        self,
+        messages: Sequence[Message],
+        sampling: Sampling,
+        *,
+        seed: int,
+        functions: Sequence[Function] = (),
     ) -> Completion:
+        """With `functions` no stop strings are sent: they would cut the JSON of a call."""
         started = time.monotonic()
         body: dict[str, Any] = {
             "model": self._client.endpoint.model,
@@ -252,14 +266,20 @@ class ChatModel:
             "temperature": sampling.temperature,
             "seed": seed,
         }
-        if sampling.stop:
+        if functions:
+            body["tools"] = [function.as_json() for function in functions]
+        elif sampling.stop:
             body["stop"] = list(sampling.stop)
         answer = await self._client.post("/v1/chat/completions", body)
         try:
             choice = answer["choices"][0]
-            text = choice["message"]["content"] or ""
+            message = choice["message"]
+            text = message.get("content") or ""
             finish_reason = choice.get("finish_reason") or "stop"
-        except (KeyError, IndexError, TypeError) as exc:
+            calls = tuple(
+                _call(number, call) for number, call in enumerate(message.get("tool_calls") or ())
+            )
+        except (KeyError, IndexError, TypeError, AttributeError) as exc:
             raise self._client.lacks(exc) from exc
         usage = answer.get("usage")
         usage = usage if isinstance(usage, dict) else {}
@@ -270,4 +290,16 @@ class ChatModel:
             tokens_out=int(usage.get("completion_tokens") or 0),
             latency_s=time.monotonic() - started,
             weight_version=self._client.endpoint.model,
+            calls=calls if functions else (),
         )
+
+
+def _call(number: int, call: dict[str, Any]) -> FunctionCall:
+    """Servers differ: some leave out the id, some give arguments as an object."""
+    function = call["function"]
+    arguments = function.get("arguments")
+    return FunctionCall(
+        id=str(call.get("id") or f"call_{number}"),
+        name=str(function["name"]),
+        arguments=arguments if isinstance(arguments, str) else json.dumps(arguments or {}),
+    )

@@ -21,6 +21,8 @@ class ModelEndpoint(models.Model):
     base_url = models.CharField(max_length=400, blank=True)
     """Without the `/v1`; empty for `local`: the address of this installation's model server."""
     model = models.CharField(max_length=200)
+    supports_tools = models.BooleanField(null=True, blank=True)
+    """Whether it can be offered functions to call; null: a run finds out and writes it here."""
     price_in_usd_per_mtok = models.FloatField(default=0.0)
     price_out_usd_per_mtok = models.FloatField(default=0.0)
     created_at = models.DateTimeField(auto_now_add=True)

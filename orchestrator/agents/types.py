@@ -2,11 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
-Message = dict[str, str]
+Message = dict[str, Any]
+"""Of OpenAI's chat protocol; `content` is text, or null beside `tool_calls`."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function that a model is offered."""
+
+    name: str
+    """Letters, digits, `_`, `-`; at most 64."""
+    description: str
+    parameters: Mapping[str, Any]
+    """JSON schema."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": dict(self.parameters),
+            },
+        }
+
+
+@dataclass(frozen=True)
+class FunctionCall:
+    """A function call as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str
+    """Meant as a JSON object, not checked."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +75,8 @@ class Completion:
     """The last token is the template's end of turn (otherwise a stop string or the length limit).
     """
     weight_version: str = ""
+    calls: tuple[FunctionCall, ...] = ()
+    """Beside the text, from models that were offered functions."""
 
 
 @dataclass
@@ -65,10 +99,19 @@ class TokenTrack:
 class Conversation(Protocol):
     """A model's side of one rollout."""
 
-    async def start(self, messages: Sequence[Message]) -> None: ...
+    async def takes_functions(self) -> bool:
+        """Whether the model can be offered functions. May ask the model; raises ModelError."""
+
+    async def start(
+        self, messages: Sequence[Message], functions: Sequence[Function] = ()
+    ) -> None: ...
 
     async def act(self, *, seed: int) -> Completion: ...
 
-    async def observe(self, segments: Sequence[Segment]) -> None: ...
+    async def observe(self, segments: Sequence[Segment]) -> None:
+        """What a text reply brought."""
+
+    async def observe_calls(self, answers: Sequence[Sequence[Segment]]) -> None:
+        """What the function calls of the last completion brought, in their order."""
 
     def tracks(self) -> list[TokenTrack]: ...

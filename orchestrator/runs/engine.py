@@ -28,7 +28,9 @@ from orchestrator.agents.client import (
     ModelClient,
 )
 from orchestrator.agents.conversation import ChatConversation, TokenConversation
+from orchestrator.agents.functions import FunctionSupport
 from orchestrator.agents.models import EndpointKind, ModelEndpoint
+from orchestrator.agents.services import remember_tool_support
 from orchestrator.agents.types import Conversation, Sampling
 from orchestrator.environments.errors import ServerStartError
 from orchestrator.environments.servers.pool import ServerPool
@@ -162,6 +164,8 @@ async def _run_all(prepared: Prepared, ctx: JobContext) -> None:
     slots = asyncio.Semaphore(prepared.run.concurrency)
     interruption: list[Exception] = []
     client = ModelClient(prepared.endpoint, retry_for_s=MODEL_PATIENCE_S)
+    model = prepared.run.model
+    support = FunctionSupport(client, model.supports_tools)
 
     def announce(rollout: Rollout) -> Mapping[int, Sequence[NewEvent]]:
         # Each ended rollout is progress: a run that outlives many kills is not given up.
@@ -172,7 +176,9 @@ async def _run_all(prepared: Prepared, ctx: JobContext) -> None:
 
         async def one(plan: RolloutPlan) -> None:
             async with slots:
-                rollout = AgentRollout(plan, _conversation(prepared, client, plan), recorder)
+                rollout = AgentRollout(
+                    plan, _conversation(prepared, client, support, plan), recorder
+                )
                 await _attempt(rollout, plan, recorder, announce)
 
         try:
@@ -184,6 +190,8 @@ async def _run_all(prepared: Prepared, ctx: JobContext) -> None:
                 watch.cancel()
         except* (LeaseLost, Cancelled, Stopped) as interrupted:
             interruption.extend(_leaves(interrupted))
+    if support.learned is not None:
+        await asyncio.to_thread(remember_tool_support, model=model, takes_tools=support.learned)
     if interruption:
         raise next((e for e in interruption if isinstance(e, LeaseLost)), interruption[0])
 
@@ -201,11 +209,13 @@ async def _watch(ctx: JobContext) -> None:
         await asyncio.sleep(WATCH_S)
 
 
-def _conversation(prepared: Prepared, client: ModelClient, plan: RolloutPlan) -> Conversation:
+def _conversation(
+    prepared: Prepared, client: ModelClient, support: FunctionSupport, plan: RolloutPlan
+) -> Conversation:
     sampling = prepared.samplings[plan.rollout.harness_id]
     if prepared.is_token_exact:
         return TokenConversation(LocalModel(client), sampling)
-    return ChatConversation(ChatModel(client), sampling)
+    return ChatConversation(ChatModel(client), sampling, support)
 
 
 async def _attempt(

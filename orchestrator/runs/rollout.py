@@ -19,6 +19,7 @@ from orchestrator.agents.errors import ModelError
 from orchestrator.agents.types import Completion, Conversation, Segment, TokenTrack
 from orchestrator.environments.episode import (
     Action,
+    Actions,
     EpisodeEvent,
     EpisodeResult,
     EpisodeState,
@@ -26,9 +27,11 @@ from orchestrator.environments.episode import (
     run_episode,
 )
 from orchestrator.environments.kinds import Kind
+from orchestrator.environments.kinds.acting import Interface, interface_of
 from orchestrator.environments.serving import reset_params
 from orchestrator.environments.session import EpisodeSettings
 from orchestrator.events.services import NewEvent
+from orchestrator.runs.acting import Said, answer_in, form_of, functions_of, said_in, text_in
 from orchestrator.runs.grading import Graded, grade_rollout
 from orchestrator.runs.models import Rollout, RolloutState, TokenRow, VerdictRecord
 from orchestrator.runs.queries import ended_payload
@@ -63,8 +66,16 @@ class _Progress:
     """What has happened, for grading and totals."""
 
     steps: list[Step] = field(default_factory=list)
+    interface: Interface | None = None
+    """How the agent acts; known when the episode has started."""
+    completion: Completion | None = None
+    """Of the last turn."""
+    to_send: list[Said] = field(default_factory=list)
+    """Actions of the turn that were not sent yet."""
     action: Action = field(default_factory=dict)
     text: str = ""
+    answers: list[list[Segment]] = field(default_factory=list)
+    """What the actions of the turn brought, in their order."""
     turns: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
@@ -96,6 +107,7 @@ class AgentRollout:
                     task, replicate=self._rollout.replicate, seed=self._rollout.seed
                 ),
                 hook=self._hear,
+                lists_tools=True,
             )
         except ModelError as exc:
             await self._end_errored(exc.cause, exc.message, announce)
@@ -108,11 +120,12 @@ class AgentRollout:
 
     # --- the agent ------------------------------------------------------------------------------
 
-    async def _act(self, view: View) -> Action:
+    async def _act(self, view: View) -> Actions:
         progress = self._progress
-        if progress.turns == 0:
-            prompt = self._prompt(view.observation)
-            await self._conversation.start(self._plan.harness.messages(prompt))
+        if progress.completion is None or progress.interface is None:
+            progress.interface = await self._begin(view)
+        elif progress.completion.calls:
+            await self._conversation.observe_calls(progress.answers)
         elif view.rejection:
             await self._conversation.observe([Segment("warning", f"({view.rejection})")])
         else:
@@ -122,30 +135,51 @@ class AgentRollout:
         completion = await self._conversation.act(seed=seed)
         progress.tokens_in += completion.tokens_in
         progress.tokens_out += completion.tokens_out
-        progress.text = completion.text
-        progress.action = self._plan.kind.action_of(completion.text)
-        await self._append(NewEvent("action", self._action_payload(view, completion)))
-        progress.sent_at = time.monotonic()
-        return progress.action
+        progress.completion, progress.answers = completion, []
+        progress.to_send = said_in(completion, progress.interface)
+        return [said.action for said in progress.to_send]
+
+    async def _begin(self, view: View) -> Interface:
+        """Tells the agent its task and how to act."""
+        harness = self._plan.harness
+        interface = interface_of(self._plan.kind, view.schema, view.tools)
+        interface = interface.described(
+            {tool["name"]: tool["description"] for tool in harness.tools if "description" in tool}
+        )
+        functions = []
+        if interface.tools and await self._conversation.takes_functions():
+            functions = functions_of(interface)
+        text = "" if functions else interface.instructions
+        if functions or text:
+            await self._append(
+                NewEvent("told", {"functions": [f.as_json() for f in functions], "text": text})
+            )
+        messages = harness.messages(self._prompt(view.observation), actions=text)
+        await self._conversation.start(messages, functions)
+        return interface
 
     def _prompt(self, observation: Mapping[str, Any]) -> str:
         """The task; for environments that pose it themselves, what they showed at the start."""
-        shown = "".join(segment.text for segment in self._segments(observation))
+        segments = self._segments(observation)
+        is_nothing = all(segment.kind == "scaffold" for segment in segments)
+        shown = "" if is_nothing else "".join(segment.text for segment in segments)
         prompt = self._rollout.task.prompt
         return prompt if prompt in shown or not shown else f"{prompt}\n\n{shown}"
 
-    def _action_payload(self, view: View, completion: Completion) -> dict[str, Any]:
-        action = self._progress.action
+    def _action_payload(self, step: int, said: Said) -> dict[str, Any]:
+        """The first action of a turn carries what the turn has cost."""
+        action, completion = said.action, said.completion
+        logprobs = completion.logprobs if completion is not None else ()
         return {
-            "step": view.number,
-            "text": kept(completion.text),
+            "step": step,
+            "text": kept(said.text),
             "form": form_of(action),
             "command": kept(text_in(action, "command")),
-            "answer": kept(text_in(action, "answer")),
-            "tokens": completion.tokens_out,
-            "logprob": sum(completion.logprobs) if completion.logprobs else None,
-            "latency_s": round(completion.latency_s, 3),
-            "finish_reason": completion.finish_reason,
+            "answer": kept(answer_in(action)),
+            "tokens": completion.tokens_out if completion is not None else 0,
+            "logprob": sum(logprobs) if logprobs else None,
+            "latency_s": round(completion.latency_s, 3) if completion is not None else 0.0,
+            "finish_reason": completion.finish_reason if completion is not None else "",
         }
 
     def _segments(self, observation: Mapping[str, Any]) -> list[Segment]:
@@ -155,10 +189,18 @@ class AgentRollout:
     # --- the record -----------------------------------------------------------------------------
 
     async def _hear(self, event: EpisodeEvent) -> None:
-        if event.kind == "step":
+        progress = self._progress
+        if event.kind == "action":
+            said = progress.to_send.pop(0)
+            progress.action, progress.text = said.action, said.text
+            payload = self._action_payload(event.payload["step"], said)
+            await self._append(NewEvent("action", payload))
+            progress.sent_at = time.monotonic()
+        elif event.kind == "step":
             await self._hear_step(event.payload)
         elif event.kind == "rejected":
             reason = event.payload["reason"]
+            progress.answers.append([Segment("warning", f"({reason})")])
             await self._append(
                 NewEvent(
                     "observation",
@@ -177,6 +219,7 @@ class AgentRollout:
     async def _hear_step(self, payload: Mapping[str, Any]) -> None:
         observation = payload["observation"]
         segments = self._segments(observation)
+        self._progress.answers.append(segments)
         action, exit_status = self._progress.action, whole_number(observation.get("exit_status"))
         seq = await self._append(
             NewEvent(
@@ -198,7 +241,7 @@ class AgentRollout:
                 seq=seq,
                 action=self._progress.text,
                 command=text_in(action, "command"),
-                answer=text_in(action, "answer"),
+                answer=answer_in(action),
                 output="".join(s.text for s in segments if s.kind == "env_output"),
                 exit_status=exit_status,
                 reward=payload["reward"],
@@ -375,19 +418,9 @@ class AgentRollout:
         )
 
 
-def text_in(action: Action, name: str) -> str | None:
-    value = action.get(name) if isinstance(action, Mapping) else None
-    return value if isinstance(value, str) else None
-
-
 def whole_number(value: object) -> int | None:
     """A field of a foreign observation can be anything, NaN included, which no log can hold."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def form_of(action: Action) -> str:
-    """How pages name an action: command, answer, or text for everything else."""
-    return next((name for name in ("command", "answer") if text_in(action, name)), "text")
 
 
 def run_lengths(kinds: Sequence[str]) -> list[tuple[str, int]]:

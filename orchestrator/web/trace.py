@@ -100,6 +100,23 @@ def _started(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
     )
 
 
+def _told(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
+    raw = payload.get("functions")
+    offered = [f["function"] for f in raw if isinstance(f, dict)] if isinstance(raw, list) else []
+    text, hidden = cut(str(payload.get("text") or ""))
+    n = len(offered)
+    return Card(
+        seq=seq,
+        kind="told",
+        at=at,
+        title="How to act",
+        outline="how to act",
+        meta=f"{n} function{'' if n == 1 else 's'}" if n else "in text",
+        payload={"functions": offered, "text": text},
+        hidden_chars=hidden,
+    )
+
+
 def _action(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
     text, hidden = cut(str(payload.get("text") or ""))
     step = _int(payload.get("step"))
@@ -162,6 +179,7 @@ def _waiting(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
 _MAKERS = {
     "waiting": _waiting,
     "rollout.started": _started,
+    "told": _told,
     "action": _action,
     "observation": _observation,
     "verdict": _verdict,

@@ -79,10 +79,10 @@ def test_a_text_becomes_a_call(reply: str, name: str, arguments: dict[str, Any])
         ("let me think", "name of a tool"),
         ("find.order 7 8", "'7' is not key=value"),
         ('find.order id="7', "No closing quotation"),
-        ('pay {"amount": }', "arguments of pay: not JSON"),
+        ('pay {"amount": }', "arguments of pay: not a JSON object"),
         ('{"arguments": {}}', "no tool_name"),
         ('{"tool_name": "pay", "arguments": [1]}', "arguments of pay: not a JSON object"),
-        ("{", "not JSON"),
+        ("{", "not a JSON object (Expecting"),
     ],
 )
 def test_a_text_that_is_no_call_says_why(reply: str, reason: str) -> None:

@@ -64,6 +64,7 @@ def test_a_run_executes_every_rollout(
         assert rollout.tokens_in > rollout.tokens_out > 0
         assert kinds_of(rollout) == [
             "rollout.started",
+            "told",
             *("action", "observation") * 2,
             "verdict",
             "rollout.ended",
@@ -117,7 +118,9 @@ def test_tokens_are_stored_as_they_were_sampled(
     first = len(model.asked[0].ids)
     assert kinds[:first] == ["context"] * first
     system = render(started["messages"]).removesuffix("<|begin|>assistant\n")
-    assert decode(row.ids[:first]).startswith(system)
+    told = events(rollout.stream_id, "told")[0].payload["text"]
+    assert "- reward (" in told
+    assert decode(row.ids[:first]).replace(f"\n\n{told}", "").startswith(system)
     assert text_of("scaffold") == "\n<|begin|>user\n<|end|>\n<|begin|>assistant\n"
 
 

@@ -230,9 +230,9 @@ def json_object(text: str) -> dict[str, Any] | Malformed:
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
-        return Malformed(text, "not JSON (nested too deeply)")
+        return Malformed(text, "not a JSON object (nested too deeply)")
     except ValueError as exc:
-        return Malformed(text, f"not JSON ({exc})")
+        return Malformed(text, f"not a JSON object ({exc})")
     return value if isinstance(value, dict) else Malformed(text, "not a JSON object")
 
 

@@ -1,0 +1,80 @@
+"""From what a model said to actions, and how the record names them. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestrator.agents.types import Completion, Function, FunctionCall
+from orchestrator.environments.actions import Malformed
+from orchestrator.environments.episode import Action
+from orchestrator.environments.kinds.acting import Interface, function_name, json_object
+
+ENDING_TOOLS = frozenset({"submit", "finish"})
+"""Calls that hand in an answer."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """An action with the words that meant it."""
+
+    action: Action
+    text: str
+    completion: Completion | None
+    """Of the turn, with its first action alone."""
+
+
+def said_in(completion: Completion, interface: Interface) -> list[Said]:
+    """One action of a text, or one for each function call. Never empty."""
+    if not completion.calls:
+        return [Said(interface.read(completion.text), completion.text, completion)]
+    before = f"{completion.text}\n" if completion.text else ""
+    return [
+        Said(
+            _called(call, interface),
+            f"{before if number == 0 else ''}{call.name} {call.arguments}",
+            completion if number == 0 else None,
+        )
+        for number, call in enumerate(completion.calls)
+    ]
+
+
+def _called(call: FunctionCall, interface: Interface) -> Action:
+    arguments = json_object(call.arguments.strip() or "{}")
+    if isinstance(arguments, Malformed):
+        text = f"{call.name} {call.arguments}"
+        return Malformed(text, f"arguments of {call.name}: {arguments.reason}")
+    return interface.call(call.name, arguments)
+
+
+def functions_of(interface: Interface) -> list[Function]:
+    """Tools as models may be offered them. Two tools whose names become one: the first counts."""
+    found: dict[str, Function] = {}
+    for tool in interface.tools:
+        name = function_name(tool.name)
+        found.setdefault(name, Function(name, tool.description, tool.parameters))
+    return list(found.values())
+
+
+def text_in(action: Action, name: str) -> str | None:
+    value = action.get(name) if isinstance(action, Mapping) else None
+    return value if isinstance(value, str) else None
+
+
+def answer_in(action: Action) -> str | None:
+    """The final answer: a field of its own, or what a tool that ends the episode was given."""
+    if text_in(action, "tool_name") not in ENDING_TOOLS or not isinstance(action, Mapping):
+        return text_in(action, "answer")
+    arguments = action.get("arguments")
+    if not isinstance(arguments, Mapping) or not arguments:
+        return None
+    answer = arguments.get("answer", dict(arguments))
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+
+
+def form_of(action: Action) -> str:
+    """How pages name an action: command, answer, call of a tool, or text for everything else."""
+    if text_in(action, "tool_name") is not None:
+        return "call"
+    return next((name for name in ("command", "answer") if text_in(action, name)), "text")
