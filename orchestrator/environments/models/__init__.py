@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from orchestrator.environments.models.checks import CheckResult, CheckStatus, EnvironmentCheck
-from orchestrator.environments.models.curriculum import Curriculum, TaskEstimate
+from orchestrator.environments.models.checks import (
+    CheckResult,
+    CheckState,
+    CheckStatus,
+    EnvironmentCheck,
+)
+from orchestrator.environments.models.curriculum import Curriculum, SamplerKind, TaskEstimate
 from orchestrator.environments.models.drafts import DraftTask, EnvironmentDraft, TaskUpload
 from orchestrator.environments.models.egress import EgressDecision
 from orchestrator.environments.models.environment import (
@@ -17,6 +22,7 @@ from orchestrator.environments.models.registrations import RegistrationState, So
 
 __all__ = [
     "CheckResult",
+    "CheckState",
     "CheckStatus",
     "Curriculum",
     "DraftTask",
@@ -27,6 +33,7 @@ __all__ = [
     "EnvironmentKind",
     "EnvironmentVersion",
     "RegistrationState",
+    "SamplerKind",
     "SourceRegistration",
     "Split",
     "Task",
