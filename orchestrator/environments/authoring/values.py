@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 from orchestrator.environments.kinds.fields import Field
@@ -18,6 +19,7 @@ MAX_TEXT_CHARS = 131_072
 MAX_VALUE_BYTES = 1_048_576
 """Of one JSON value, as text."""
 TEXT_TYPES = ("text", "long_text", "sql", "python", "shell")
+_LINE_END = re.compile(r"\r\n|\n|\r")
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
 
@@ -196,7 +198,8 @@ def _text_list(text: str) -> list[str]:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise ValueError("must be a JSON list of texts, or one text a line")
         return value
-    return [line.strip() for line in checked_text(text).splitlines() if line.strip()]
+    # Not `splitlines`, which breaks at control characters that belong to a text.
+    return [line.strip() for line in _LINE_END.split(checked_text(text)) if line.strip()]
 
 
 def _named(value: Any) -> str:
