@@ -34,8 +34,6 @@ DATA_DIR = Path(os.environ.get("SWITCHBACK_DATA") or BASE_DIR / "var").resolve()
 DATA_DIR.mkdir(parents=True, exist_ok=True)
 # Below these, editors of projects may register folders of this machine as environments.
 PACKAGE_FOLDERS = env_list("SWITCHBACK_PACKAGE_FOLDERS", default=[])
-# Whether packages may be built, which runs their authors' code outside the sandbox.
-PACKAGE_BUILDS = env_bool("SWITCHBACK_PACKAGE_BUILDS", default=False)
 
 STACK = os.environ.get("STACK", "embedded")
 DATABASE_URL = env_secret("DATABASE_URL")

@@ -1,12 +1,9 @@
 """Installing a source into a virtual environment of its own.
 
 The environment sees the packages of this installation behind its own, so openenv is not installed
-again and each source may still take other versions of what both use. It is made in a folder beside
-its place and renamed when all of it is there: what exists is whole. A lock per digest keeps two
-installers from doing the same work. pip runs with an explicit environment and a deadline.
-
-What the build of a package runs is its author's code, with the rights of this process: so only
-wheels are taken, unless the operator allows builds (`SWITCHBACK_PACKAGE_BUILDS`).
+again and each source may still take other versions of what both use. pip runs in the sandbox, in a
+workplace of its own (`workplace`). The result is put beside its place and renamed when all of it is
+there: what exists is whole. A lock per digest keeps two installers from doing the same work.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ from orchestrator.environments.packages.installation import (
 )
 from orchestrator.environments.packages.layout import Candidate, find_layout
 from orchestrator.environments.packages.manifest import Manifest, read_manifest
-from orchestrator.environments.packages.pip import Pip
+from orchestrator.environments.packages.pip import Pip, newest_version
 from orchestrator.environments.packages.preparing import Check, Prepared, Report
 from orchestrator.environments.packages.requirements import (
     OPENENV_NAMES,
@@ -44,6 +41,7 @@ from orchestrator.environments.packages.requirements import (
     requirements_of,
 )
 from orchestrator.environments.packages.snapshot import copy_folder
+from orchestrator.environments.packages.workplace import workplace
 
 FORMAT = 1
 """Of an installation's folder; part of its digest."""
@@ -82,6 +80,7 @@ def prepare_package(
             "installation": installed.folder.name,
             "apps": plan["apps"],
             "installed": installed.facts()["packages"],
+            **({"notes": notes} if (notes := _notes(plan)) else {}),
         },
         settings=manifest.episode_settings() if manifest else {},
         summary=manifest.summary if manifest else "",
@@ -92,7 +91,7 @@ def _plan(
     source: Mapping[str, Any], staging: Installation, report: Report, check: Check
 ) -> dict[str, Any]:
     """What to install, under which digest. Copies folders into `staging`."""
-    plan: dict[str, Any] = {"manifest": None, "copied": "", "data": ""}
+    plan: dict[str, Any] = {"manifest": None, "copied": "", "data": "", "notes": []}
     further = [str(text) for text in source.get("requirements") or ()]
     if path := str(source.get("path") or ""):
         folder = Path(path).expanduser()
@@ -104,6 +103,9 @@ def _plan(
         plan["copied"] = copy_folder(folder, staging.source / layout.package)
         read = requirements_of(staging.source / layout.package, further)
         plan["requirements"] = list(read.texts)
+        plan["notes"] = [read.note] if read.note else []
+        if read.ignored:
+            plan["notes"].append(f"Left out of its requirements: {', '.join(read.ignored)}"[:500])
         plan["apps"] = [_way(candidate, layout.package) for candidate in layout.candidates]
     else:
         wanted = str(source["requirement"])
@@ -128,6 +130,16 @@ def _plan(
     return plan
 
 
+def _notes(plan: Mapping[str, Any]) -> list[str]:
+    """What whoever registers should know."""
+    notes = list(plan["notes"])
+    manifest: Manifest | None = plan["manifest"]
+    if manifest and manifest.network in ("public", "allowlist"):
+        hosts = f" ({', '.join(manifest.allowed_hosts)})" if manifest.allowed_hosts else ""
+        notes.append(f"Its manifest asks for network: {manifest.network}{hosts}. Nothing is given.")
+    return notes
+
+
 def _way(candidate: Candidate, package: str) -> dict[str, str]:
     """A way to import the app, with the folder below `src` that comes first on the path."""
     return {"app": candidate.app, "root": "." if candidate.is_beside else package}
@@ -139,9 +151,8 @@ def _pinned(requirement: str, report: Report, check: Check) -> str:
     if parsed.url or any(spec.operator == "==" for spec in parsed.specifier):
         return str(parsed)
     report(f"Looking up {parsed.name}")
-    version = Pip(Path(sys.executable)).newest(str(parsed), check)
     extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""
-    return f"{parsed.name}{extras}=={version}"
+    return f"{parsed.name}{extras}=={newest_version(parsed, check)}"
 
 
 def _install(
@@ -151,18 +162,17 @@ def _install(
     report: Report,
     check: Check,
 ) -> None:
+    """Fills `staging` and puts it into its place."""
     report("Making a virtual environment")
-    staging.source.mkdir(exist_ok=True)
-    staging.data.mkdir(exist_ok=True)
-    staging.wheels.mkdir()
-    _make_venv(staging.folder / "venv")
-    pip = Pip(staging.python, log=staging.log, report=report)
-    if plan["requirements"]:
-        # openenv among the wishes makes pip keep what it needs in versions that fit it.
-        pip.install([*plan["requirements"], f"openenv=={openenv_version()}"], check)
-    if plan["wheels"]:
-        pip.download(plan["wheels"], staging.wheels, check)
-    _move_scripts(staging.folder, installed.folder)
+    for folder in (staging.source, staging.data, staging.wheels):
+        folder.mkdir(exist_ok=True)
+    with workplace(staging, installed, _make_venv) as (work, inside):
+        pip = Pip(work, inside, staging.log, report)
+        if plan["requirements"]:
+            # openenv among the wishes makes pip keep what it needs in versions that fit it.
+            pip.install([*plan["requirements"], f"openenv=={openenv_version()}"], check)
+        if plan["wheels"]:
+            pip.download(plan["wheels"], "wheels", check)
     facts = {
         "format": FORMAT,
         "packages": _own_packages(staging.folder / "venv"),
@@ -201,17 +211,6 @@ def _own_packages(folder: Path) -> list[str]:
         for dist in metadata.distributions(path=[str(site)])
     }
     return sorted(text for text in found if text.partition("==")[0] not in OPENENV_NAMES)
-
-
-def _move_scripts(made_in: Path, to: Path) -> None:
-    """Scripts name their interpreter by its path: the one after the renaming."""
-    before, after = os.fsencode(made_in), os.fsencode(to)
-    for path in (made_in / "venv" / "bin").iterdir():
-        if path.is_symlink() or not path.is_file():
-            continue
-        content = path.read_bytes()
-        if before in content[:4096] and b"\0" not in content[:4096]:
-            path.write_bytes(content.replace(before, after))
 
 
 def _keep_log(staging: Installation, root: Path) -> None:

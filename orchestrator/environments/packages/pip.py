@@ -1,162 +1,244 @@
-"""pip as a child process: explicit environment, deadline, log, and what failed in its own words."""
+"""pip, in the sandbox: what a package's build runs is its author's code.
+
+Inside, pip sees the network, the interpreter, our packages, and one folder that it may change. It
+gets its own configuration (indexes, certificates) as variables, for it cannot work without; so an
+index's password that stands in there is visible to builds. There is a deadline, a log, and the
+reason of a failure in pip's own words.
+"""
 
 from __future__ import annotations
 
-import json
+import ast
 import os
-import queue
 import re
-import signal
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from urllib.parse import urlsplit
 
-from orchestrator.environments.errors import SourceError
+from packaging.requirements import Requirement
+from packaging.version import InvalidVersion, Version
+
+from orchestrator.environments.errors import ServerStartError, SourceError
+from orchestrator.environments.packages.installation import interpreter_paths, shared_packages
 from orchestrator.environments.packages.preparing import Check, Report
+from orchestrator.environments.resources import Network, Resources
+from orchestrator.environments.sandbox.service import ServiceSpec, service_command
+from orchestrator.environments.servers.process import base_environment, has_ended, spawn
 
 DEADLINE_S = 20 * 60.0
-LOOK_UP_S = 120.0
-_POLL_S = 0.5
+LOOK_UP_S = 60.0
+ALLOWED = Resources(
+    memory_mb=4096, cpus=4.0, processes=512, disk_mb=8192, network=Network(mode="open")
+)
+_POLL_S = 0.25
 _SHOWN = re.compile(r"^(Collecting|Downloading|Building|Installing|Preparing|Saved)\b.*")
-_NO_WHEEL = "only wheels are installed here, and there is none of it for this Python"
 _OPTIONS = (
-    "--disable-pip-version-check", "--no-input", "--progress-bar", "off", "--prefer-binary",
-)  # fmt: skip
+    *("--disable-pip-version-check", "--no-input", "--progress-bar", "off"),
+    *("--no-cache-dir", "--prefer-binary"),
+)
 
 
 class Pip:
-    """pip that works on the environment of `python`."""
+    """pip that works on the environment `venv` in `workplace`."""
 
-    def __init__(
-        self, python: Path, *, log: Path | None = None, report: Report | None = None
-    ) -> None:
-        self._python = python
+    def __init__(self, workplace: Path, inside: Path, log: Path, report: Report) -> None:
+        """`inside`: the path of the workplace in the sandbox. `log` is appended to."""
+        self._workplace = workplace
+        self._inside = inside
         self._log = log
         self._report = report
 
     def install(self, requirements: Sequence[str], check: Check) -> None:
-        self._run(
-            ["install", *_OPTIONS, *_builds(), "--no-warn-script-location", "--", *requirements],
-            check,
-            DEADLINE_S,
-        )
+        self._run("install", ["--no-warn-script-location", "--", *requirements], check)
 
-    def download(self, requirements: Sequence[str], folder: Path, check: Check) -> None:
-        """Wheels of the requirements and of all that they need."""
-        self._run(
-            ["download", *_OPTIONS, *_builds(), "-d", str(folder), "--", *requirements],
-            check,
-            DEADLINE_S,
-        )
+    def download(self, requirements: Sequence[str], folder: str, check: Check) -> None:
+        """Wheels of the requirements and of all that they need, into a folder of the workplace."""
+        # Wheels, also of what is only published as source: installing them needs no build.
+        self._run("wheel", ["-w", str(self._inside / folder), "--", *requirements], check)
 
-    def newest(self, requirement: str, check: Check) -> str:
-        """The version that would be installed."""
-        said = self._run(
-            [
-                "install",
-                *_OPTIONS,
-                *_builds(),
-                "--dry-run",
-                "--no-deps",
-                "--ignore-installed",
-                "--quiet",
-                "--report",
-                "-",
-                "--",
-                requirement,
-            ],  # fmt: skip
-            check,
-            LOOK_UP_S,
+    def _run(self, verb: str, arguments: Sequence[str], check: Check) -> None:
+        """`SourceError` with pip's reason; whatever `check` raises, once pip is dead."""
+        temporary = self._workplace / "tmp"
+        configuration = _configuration()
+        spec = ServiceSpec(
+            command=(
+                *(str(self._inside / "venv" / "bin" / "python"), "-m", "pip"),
+                *(verb, *_OPTIONS, *arguments),
+            ),
+            readable=tuple(
+                (path, path)
+                for path in (
+                    *interpreter_paths(),
+                    *shared_packages(),
+                    *_local_places(configuration),
+                )
+            ),
+            writable=((str(self._workplace), str(self._inside)),),
+            folder=str(self._inside),
+            env={
+                "PATH": f"{self._inside}/venv/bin:/usr/bin:/bin",
+                "TMPDIR": str(self._inside / temporary.name),
+                "PYTHONNOUSERSITE": "1",
+                **configuration,
+            },
+            resources=ALLOWED,
         )
+        beside = self._workplace.parent
+        command = service_command(
+            spec, spec_path=beside / "pip.json", decisions=beside / "decisions.jsonl"
+        )
+        socket = str(beside / "pip.sock")
+        command = tuple(socket if part == "{socket}" else part for part in command)
+        launcher = (sys.executable, "-I", str(Path(__file__).parents[1] / "launch.py"))
+        started_at = self._log.stat().st_size if self._log.exists() else 0
+        with self._log.open("ab") as log:
+            try:
+                process = spawn(
+                    [*launcher, str(os.getpid()), "--", *command],
+                    base_environment(),
+                    log.fileno(),
+                )
+            except ServerStartError as exc:
+                raise SourceError(f"the installation did not start: {exc}") from exc
         try:
-            report = json.loads(said[said.index("{") : said.rindex("}") + 1])
-            return str(report["install"][0]["metadata"]["version"])
-        except (ValueError, KeyError, IndexError) as exc:
-            raise SourceError(f"requirement: pip did not say a version of {requirement}") from exc
+            self._follow(process, check, started_at)
+        finally:
+            if not has_ended(process):
+                # The launcher ends the sandbox and then itself.
+                process.terminate()
+                has_ended(process, within_s=5)
+                process.kill()
+            status = process.wait()
+        if status != 0:
+            said = self._log.read_bytes()[started_at:].decode(errors="replace")
+            raise SourceError(f"the installation failed: {reason_of(said)}")
 
-    def _run(self, arguments: Sequence[str], check: Check, deadline_s: float) -> str:
-        """What it printed. `SourceError` with its reason; what `check` raises, once it is dead."""
-        process = subprocess.Popen(
-            [str(self._python), "-m", "pip", *arguments],
-            env=_environment(),
+    def _follow(self, process: subprocess.Popen[bytes], check: Check, at: int) -> None:
+        """Until it has ended, telling what it does. `SourceError` at the deadline."""
+        end_s = time.monotonic() + DEADLINE_S
+        with self._log.open(encoding="utf-8", errors="replace") as log:
+            log.seek(at)
+            while True:
+                is_over = has_ended(process, within_s=_POLL_S)
+                check()
+                shown = [line.strip() for line in log if _SHOWN.match(line.strip())]
+                if shown:
+                    self._report(shown[-1][:160])
+                if is_over:
+                    return
+                if time.monotonic() > end_s:
+                    raise SourceError(f"the installation took more than {DEADLINE_S:g} s")
+
+
+def newest_version(requirement: Requirement, check: Check) -> str:
+    """The newest release that the index has and the requirement allows; runs no foreign code."""
+    check()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", "index", "versions", *_OPTIONS[:2], requirement.name],
+            env=_pip_environment(),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            capture_output=True,
             text=True,
             errors="replace",
-            start_new_session=True,
+            timeout=LOOK_UP_S,
+            check=False,
         )
-        try:
-            said = self._follow(process, check, time.monotonic() + deadline_s, deadline_s)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        if process.returncode != 0:
-            raise SourceError(f"the installation failed: {reason_of(said)}")
-        return said
+    except subprocess.TimeoutExpired as exc:
+        raise SourceError(f"requirement: the index did not answer within {LOOK_UP_S:g} s") from exc
+    found = re.search(r"^Available versions: (.+)$", done.stdout, re.MULTILINE)
+    if done.returncode != 0 or found is None:
+        reason = reason_of(done.stderr)
+        raise SourceError(f"requirement: {requirement.name} was not found: {reason}")
+    fitting = [
+        text for text in found[1].split(", ") if _is_version(text) and text in requirement.specifier
+    ]
+    if not fitting:
+        raise SourceError(f"requirement: no release fits {requirement}; there are {found[1][:200]}")
+    return max(fitting, key=Version)
 
-    def _follow(
-        self, process: subprocess.Popen[str], check: Check, end_s: float, deadline_s: float
-    ) -> str:
-        lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        if process.stdout is None:
-            raise SourceError("no pipe to pip")
-        reader = threading.Thread(target=_read, args=(process.stdout, lines), daemon=True)
-        reader.start()
-        said: list[str] = []
-        with open(self._log or os.devnull, "a", encoding="utf-8") as log:
-            while True:
-                check()
-                left_s = end_s - time.monotonic()
-                if left_s <= 0:
-                    raise SourceError(f"the installation took more than {deadline_s:g} s")
-                try:
-                    line = lines.get(timeout=min(_POLL_S, left_s))
-                except queue.Empty:
-                    continue
-                if line is None:
-                    return "".join(said)
-                said.append(line)
-                log.write(line)
-                log.flush()
-                if self._report and _SHOWN.match(line.strip()):
-                    self._report(line.strip()[:160])
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
 
 
 def reason_of(said: str) -> str:
-    """The first error that pip printed, with what belongs to it; else its last words."""
+    """The errors that pip printed, the first of them first; else its last words."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR:")]
-    shown = errors[:2] or lines[-3:]
-    text = " ".join(line.removeprefix("ERROR:").strip() for line in shown)[:800]
-    if any("No matching distribution" in line for line in errors) and _builds():
-        text += f" (or {_NO_WHEEL}; an operator may set SWITCHBACK_PACKAGE_BUILDS=true)"
-    return text or "pip said nothing"
+    at = next((n for n, line in enumerate(lines) if line.startswith("The conflict is caused")), -1)
+    shown = [*errors[:2], *(lines[at : at + 6] if at >= 0 else ())] or lines[-3:]
+    text = " ".join(line.removeprefix("ERROR:").strip() for line in shown)
+    return text[:1000] or "pip said nothing"
 
 
-def _read(pipe: IO[str], lines: queue.SimpleQueue[str | None]) -> None:
-    for line in pipe:
-        lines.put(line)
-    lines.put(None)
-
-
-def _builds() -> list[str]:
-    from django.conf import settings
-
-    return [] if settings.PACKAGE_BUILDS else ["--only-binary", ":all:"]
-
-
-def _environment() -> dict[str, str]:
+def _pip_environment() -> dict[str, str]:
     """Where programs, indexes, proxies and certificates are; none of this process's secrets."""
     kept = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
     environ = {name: os.environ[name] for name in kept if name in os.environ}
     environ.setdefault("PATH", os.defpath)
-    for name, value in os.environ.items():
-        if name.startswith("PIP_") or name.lower() in ("http_proxy", "https_proxy", "no_proxy"):
-            environ[name] = value
-    # A user's own packages are not part of what is installed.
-    return {**environ, "PYTHONNOUSERSITE": "1", "PIP_REQUIRE_VIRTUALENV": "0"}
+    environ.update(_network_variables())
+    return {**environ, "PYTHONNOUSERSITE": "1"}
+
+
+def _network_variables() -> dict[str, str]:
+    """Of pip and of proxies."""
+    proxies = ("http_proxy", "https_proxy", "no_proxy")
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("PIP_") or name.lower() in proxies
+    }
+
+
+_lock = threading.Lock()  # one look at the configuration is enough
+_configured: dict[str, str] | None = None
+
+
+def _configuration() -> Mapping[str, str]:
+    """pip's configuration files, as variables: the sandbox does not show the files."""
+    global _configured
+    with _lock:
+        if _configured is None:
+            done = subprocess.run(
+                [sys.executable, "-m", "pip", "config", "list", *_OPTIONS[:1]],
+                env=_pip_environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=LOOK_UP_S,
+                check=False,
+            )
+            found = {}
+            for line in done.stdout.splitlines():
+                name, _, value = line.partition("=")
+                section, _, key = name.partition(".")
+                if section in ("global", "install", "wheel"):
+                    found[f"PIP_{key.replace('-', '_').upper()}"] = " ".join(
+                        str(ast.literal_eval(value)).split()
+                    )
+            _configured = {**found, **_network_variables(), "PIP_REQUIRE_VIRTUALENV": "0"}
+        return _configured
+
+
+def _local_places(configuration: Mapping[str, str]) -> list[str]:
+    """Indexes, wheels and certificates on this machine that the configuration names."""
+    found = []
+    for name in ("FIND_LINKS", "INDEX_URL", "EXTRA_INDEX_URL", "CERT", "CONSTRAINT"):
+        for place in configuration.get(f"PIP_{name}", "").split():
+            parts = urlsplit(place)
+            if parts.scheme in ("", "file") and os.path.isabs(parts.path):
+                # An index of folders has its files beside `simple`.
+                path = parts.path.rstrip("/")
+                path = path.removesuffix("/simple") if path.endswith("/simple") else path
+                if os.path.exists(path) and path not in found:
+                    found.append(path)
+    return [path for path in found if not path.startswith("/etc/ssl/certs")]

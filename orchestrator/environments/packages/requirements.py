@@ -30,6 +30,8 @@ class Requirements:
     """For pip, sorted."""
     ignored: tuple[str, ...] = ()
     """Lines of a requirements file that are options of pip."""
+    note: str = ""
+    """What may be the reason if the server does not start."""
 
 
 def openenv_version() -> str:
@@ -45,13 +47,15 @@ def openenv_version() -> str:
 def requirements_of(folder: Path, further: Sequence[str] = ()) -> Requirements:
     """Of `pyproject.toml`, else of `server/requirements.txt` or `requirements.txt`.
 
-    `SourceError` for a line that is none and for a Python that does not fit.
+    `SourceError` for a line that is none. A Python that does not fit is noted: the folder is
+    served, not installed, and many ask for more than they need.
     """
     project = read_pyproject(folder).get("project")
     ignored: list[str] = []
+    note = ""
     lines: list[str] = []
     if isinstance(project, dict):
-        _check_python(str(project.get("requires-python") or ""))
+        note = _python_note(str(project.get("requires-python") or ""))
         lines = [str(line) for line in project.get("dependencies") or ()]
         where = "pyproject.toml"
     else:
@@ -61,7 +65,9 @@ def requirements_of(folder: Path, further: Sequence[str] = ()) -> Requirements:
                 lines, ignored = _lines(path.read_text(encoding="utf-8", errors="replace"))
                 break
     wanted = [*parse_requirements(lines, where), *parse_requirements(further, "requirements")]
-    return Requirements(tuple(sorted({str(w) for w in wanted if not _is_ours(w)})), tuple(ignored))
+    return Requirements(
+        tuple(sorted({str(w) for w in wanted if not _is_ours(w)})), tuple(ignored), note
+    )
 
 
 def parse_requirements(lines: Iterable[str], where: str) -> list[Requirement]:
@@ -86,14 +92,13 @@ def _is_ours(requirement: Requirement) -> bool:
     )
 
 
-def _check_python(text: str) -> None:
+def _python_note(text: str) -> str:
     mine = ".".join(map(str, sys.version_info[:3]))
     try:
         fits = SpecifierSet(text).contains(mine)
     except InvalidSpecifier as exc:
         raise SourceError(f"pyproject.toml: requires-python: {text!r:.60}") from exc
-    if not fits:
-        raise SourceError(f"pyproject.toml: it needs Python {text}, and this server runs {mine}")
+    return "" if fits else f"Its pyproject.toml asks for Python {text}; this server runs {mine}."
 
 
 def _lines(text: str) -> tuple[list[str], list[str]]:

@@ -2,9 +2,9 @@
 virtual environment, and imports nothing of this project.
 
 `python serve.py --fd N` (or `--uds PATH`), with what to serve as JSON in the variable
-`SERVE_CONFIG`: other users of a machine may read a command line. Of the ways to import the app the first
-that works is taken. If none does, the last lines printed name the first error of each chain: apps
-try a second layout after any failure, which hides the reason behind another name.
+`SERVE_CONFIG`: other users of a machine may read a command line. Of the ways to import the app the
+first that works is taken. If none does, the last lines printed name the first error of each chain:
+apps try a second layout after any failure, which hides the reason behind another name.
 
 gradio is kept out of openenv's import, where it costs two thirds of the start and half of the
 memory for a page that is not served; an environment that imports it for itself gets it.
@@ -146,7 +146,7 @@ def _first_of(error: BaseException) -> str:
     while trace:
         name = trace.tb_frame.f_code.co_filename
         if not name.startswith("<"):
-            at = f" ({os.path.basename(os.path.dirname(name))}/{os.path.basename(name)}:{trace.tb_lineno})"
+            at = f" ({'/'.join(name.split('/')[-2:])}:{trace.tb_lineno})"
         trace = trace.tb_next
     return f"{type(error).__name__}: {error}{at}"
 
