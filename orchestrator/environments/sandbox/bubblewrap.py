@@ -6,10 +6,14 @@ import contextlib
 import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.environments.sandbox.doorway import VARIABLES
 from orchestrator.environments.sandbox.limits import NOBODY, TASK_FOLDER, Isolation, Limits
+from orchestrator.environments.sandbox.seccomp import program_fd
 
+HOSTS = "127.0.0.1 localhost\n::1 localhost\n"
 _ENTER = (
     "IFS='\n'; for group in $1; do echo 0 > \"$group/cgroup.procs\" || exit 125; done; "
     'echo 1000 > /proc/self/oom_score_adj; shift; exec "$@"'
@@ -91,16 +95,66 @@ def _system_binds() -> tuple[str, ...]:
     return tuple(options)
 
 
-def opening(isolation: Isolation, report_fd: int, *, shares_network: bool = False) -> list[str]:
+@dataclass
+class Descriptors:
+    """What bubblewrap inherits beside the standard ones. Closed here once it has started."""
+
+    report: int
+    """It writes its report there."""
+    gate: int = -1
+    """It waits there for a byte before it starts the command."""
+    others: list[int] = field(default_factory=list)
+    """Opened for it here."""
+
+    def all(self) -> list[int]:
+        return [fd for fd in (self.report, self.gate, *self.others) if fd >= 0]
+
+    def close(self) -> None:
+        for fd in self.all():
+            os.close(fd)
+        self.report, self.gate, self.others = -1, -1, []
+
+    def content(self, text: str) -> str:
+        """A descriptor to read `text` from."""
+        fd = os.memfd_create("content")
+        self.others.append(fd)
+        os.write(fd, text.encode())
+        os.lseek(fd, 0, os.SEEK_SET)
+        return str(fd)
+
+
+def opening(isolation: Isolation, fds: Descriptors, *, shares_network: bool = False) -> list[str]:
     """The start of a command line, up to the read-only system, `/proc` and `/dev`."""
     argv = as_nobody() if isolation.drops_root else []
-    argv += ["bwrap", "--json-status-fd", str(report_fd)]
+    argv += ["bwrap", "--json-status-fd", str(fds.report)]
+    argv += ["--block-fd", str(fds.gate)] if fds.gate >= 0 else []
+    if isolation.has_filter:
+        fds.others.append(program_fd())
+        argv += ["--seccomp", str(fds.others[-1])]
     argv += ["--unshare-all", "--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]
     argv += ["--share-net"] if shares_network else []
     argv += [*isolation.options, "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     argv += ["--hostname", "sandbox", *_system_binds()]
     argv += ["--proc", "/proc"] if isolation.has_proc else []
     return [*argv, "--dev", "/dev"]
+
+
+def certificates() -> list[str]:
+    """What programs need to check who answers them."""
+    argv: list[str] = []
+    for path in ("/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/ssl/openssl.cnf"):
+        argv += ["--ro-bind-try", os.path.realpath(path), path]
+    return argv
+
+
+def names(fds: Descriptors, *, shares_network: bool) -> list[str]:
+    """The files that name resolution reads: the host's, or one that knows the sandbox alone."""
+    if not shares_network:
+        return ["--ro-bind-data", fds.content(HOSTS), "/etc/hosts"]
+    argv: list[str] = []
+    for path in ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"):
+        argv += ["--ro-bind-try", os.path.realpath(path), path]
+    return argv
 
 
 def tmpfs(isolation: Isolation, path: str, size_bytes: int) -> list[str]:
@@ -122,11 +176,24 @@ def closing(env: Mapping[str, str], command: Sequence[str]) -> list[str]:
 
 
 def command_argv(
-    isolation: Isolation, limits: Limits, folder: Path, report_fd: int, command: str
+    isolation: Isolation,
+    limits: Limits,
+    folder: Path,
+    fds: Descriptors,
+    command: str,
+    *,
+    shares_network: bool = False,
+    has_proxy: bool = False,
 ) -> list[str]:
+    env = shell_environment(TASK_FOLDER)
+    reach: list[str] = []
+    if shares_network or has_proxy:
+        reach = [*certificates(), *names(fds, shares_network=shares_network)]
+        env |= VARIABLES if has_proxy else {}
     return [
-        *opening(isolation, report_fd),
+        *opening(isolation, fds, shares_network=shares_network),
+        *reach,
         *tmpfs(isolation, "/tmp", limits.tmp_bytes),
         *("--bind", str(folder), TASK_FOLDER, "--chdir", TASK_FOLDER),
-        *closing(shell_environment(TASK_FOLDER), [*prlimit(limits), *shell(command)]),
+        *closing(env, [*prlimit(limits), *shell(command)]),
     ]

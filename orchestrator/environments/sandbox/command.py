@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator.environments.errors import SandboxError, SandboxUnavailableError
 from orchestrator.environments.sandbox import cgroup
 from orchestrator.environments.sandbox.bubblewrap import (
+    Descriptors,
     as_nobody,
     command_argv,
     entering,
@@ -19,9 +23,13 @@ from orchestrator.environments.sandbox.bubblewrap import (
     shell,
     shell_environment,
 )
+from orchestrator.environments.sandbox.doorway import child_pid, open_doorway
 from orchestrator.environments.sandbox.limits import NOBODY, CommandResult, Isolation, Limits
+from orchestrator.environments.sandbox.proxy import EgressProxy
 from orchestrator.environments.sandbox.supervision import (
     Captured,
+    end,
+    read_all,
     reported_status,
     spawn,
     supervise,
@@ -42,6 +50,10 @@ class Sandbox:
 
     isolation: Isolation
     limits: Limits = field(default_factory=Limits)
+    egress: EgressProxy | None = None
+    """The way to the names that it allows; without one there is no network."""
+    shares_network: bool = False
+    """Commands use the host's network: weak isolation."""
 
     def __post_init__(self) -> None:
         if not self.isolation.available:
@@ -71,24 +83,33 @@ class Sandbox:
         self, command: str, folder: Path, group: cgroup.Group | None
     ) -> CommandResult:
         report_r, report_w = os.pipe()
-        try:
-            limits = self._own_limits(group)
+        gate_r, gate_w = os.pipe() if self.egress is not None else (-1, -1)
+        fds = Descriptors(report=report_w, gate=gate_r)
+        with contextlib.ExitStack() as stack:
+            stack.callback(os.close, report_r)
+            if gate_w >= 0:
+                stack.callback(os.close, gate_w)
+            stack.callback(fds.close)
             argv = [
                 *entering(group.paths if group else ()),
-                *command_argv(self.isolation, limits, folder, report_w, command),
+                *command_argv(
+                    self.isolation,
+                    self._own_limits(group),
+                    folder,
+                    fds,
+                    command,
+                    shares_network=self.shares_network,
+                    has_proxy=self.egress is not None,
+                ),
             ]
             started_at = time.monotonic()
-            process = spawn(argv, pass_fds=(report_w,))
-            os.close(report_w)
-            report_w = -1
+            process = spawn(argv, pass_fds=fds.all())
+            fds.close()
+            if self.egress is not None:
+                stack.enter_context(self._reaching(self.egress, process, report_r, gate_w))
+                started_at = time.monotonic()
             captured = supervise(process, self.limits, started_at)
-            with os.fdopen(report_r, "rb") as pipe:
-                report_r = -1
-                report = pipe.read()
-        finally:
-            for fd in (report_r, report_w):
-                if fd >= 0:
-                    os.close(fd)
+            report = read_all(report_r)
         exit_status = reported_status(report)
         if captured.warning or (exit_status is None and group is not None and group.memory_kills()):
             exit_status = 128 + signal.SIGKILL
@@ -96,6 +117,25 @@ class Sandbox:
             said = captured.output.decode(errors="replace").strip()
             raise SandboxError(f"the sandbox did not start: {said or 'no message'}")
         return self._result(captured, exit_status, started_at, group)
+
+    @contextlib.contextmanager
+    def _reaching(
+        self, egress: EgressProxy, process: subprocess.Popen[bytes], report: int, gate: int
+    ) -> Iterator[None]:
+        """Opens the proxy's door inside, then lets the command start."""
+        pid = child_pid(report)
+        if pid is None:  # it ended before; its own words are the output
+            yield
+            return
+        try:
+            door = open_doorway(pid, NOBODY if self.isolation.drops_root else None)
+        except OSError as exc:
+            # Before the gate is closed, which would open it.
+            end(process)
+            raise SandboxError(f"the egress proxy could not be reached from inside: {exc}") from exc
+        with egress.serving(door):
+            os.write(gate, b".")
+            yield
 
     def _run_unsandboxed(
         self, command: str, folder: Path, group: cgroup.Group | None

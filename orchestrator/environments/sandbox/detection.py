@@ -18,6 +18,7 @@ from orchestrator.environments.errors import SandboxError
 from orchestrator.environments.sandbox.command import Sandbox
 from orchestrator.environments.sandbox.folders import fresh_folder, private_root, remove_folder
 from orchestrator.environments.sandbox.limits import OPT_OUT_VARIABLE, Isolation
+from orchestrator.environments.sandbox.seccomp import program
 
 _INSTALL_HINT = (
     "Install bubblewrap (Debian, Ubuntu: `apt-get install bubblewrap`; Fedora: "
@@ -76,18 +77,32 @@ def try_bubblewrap() -> Isolation:
     return _refused(f"bubblewrap is installed and does not work here ({said})")
 
 
+_CHOICES = (
+    (("--disable-userns",), True, True),
+    (("--disable-userns",), True, False),
+    ((), True, True),
+    ((), True, False),
+    ((), False, True),
+    ((), False, False),
+)
+"""Further options, whether there is `/proc`, whether system calls are filtered."""
+
+
 def _variants(is_root: bool) -> Iterator[Isolation]:
     """Strictest first. Bubblewrap before 0.8 has no --disable-userns, containers may forbid /proc,
     kernels may refuse user namespaces to all but root.
     """
     for drops_root in (True, False) if is_root else (False,):
-        for options, has_proc in ((("--disable-userns",), True), ((), True), ((), False)):
+        for options, has_proc, has_filter in _CHOICES:
+            if has_filter and program() is None:
+                continue
             yield Isolation(
                 available=True,
                 reason="bubblewrap works",
                 mode="bubblewrap",
                 options=options,
                 has_proc=has_proc,
+                has_filter=has_filter,
                 drops_root=drops_root,
             )
 

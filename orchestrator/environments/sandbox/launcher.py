@@ -10,23 +10,29 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.environments.errors import SandboxError
 from orchestrator.environments.resources import Resources
 from orchestrator.environments.sandbox import cgroup
 from orchestrator.environments.sandbox.bubblewrap import (
+    Descriptors,
     as_nobody,
+    certificates,
     closing,
     entering,
+    names,
     opening,
     processes_of,
     tmpfs,
 )
 from orchestrator.environments.sandbox.command import OWN_PROCESSES
 from orchestrator.environments.sandbox.detection import detect
+from orchestrator.environments.sandbox.doorway import VARIABLES, child_pid, open_doorway
 from orchestrator.environments.sandbox.limits import NOBODY, Isolation
+from orchestrator.environments.sandbox.policy import Policy
+from orchestrator.environments.sandbox.proxy import EgressProxy
 from orchestrator.environments.sandbox.service import (
     BACKLOG,
     HOME,
@@ -34,15 +40,11 @@ from orchestrator.environments.sandbox.service import (
     ServiceSpec,
 )
 from orchestrator.environments.sandbox.staging import Bind, staged
-from orchestrator.environments.sandbox.supervision import reported_status
+from orchestrator.environments.sandbox.supervision import end, reported_status, spawn
 
 SHARED_MEMORY_BYTES = 64 * 2**20
-NAME_FILES = ("/etc/resolv.conf", "/etc/hosts")
-"""Shown only to a server with an open network."""
-COMMON_FILES = ("/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/nsswitch.conf", "/etc/mime.types")
 PASSWD = "nobody:x:65534:65534:nobody:/tmp/home:/usr/sbin/nologin\n"
 GROUP = "nogroup:x:65534:\n"
-HOSTS = "127.0.0.1 localhost\n::1 localhost\n"
 
 
 def launch(spec: ServiceSpec, *, socket_path: Path, decisions: Path | None) -> int:
@@ -109,48 +111,100 @@ async def _run(
         )
     )
     try:
-        report_r, report_w = os.pipe()
-        inherited = [listener.fileno(), report_w]
-        if isolation.mode == "unsandboxed":
-            say(isolation.reason)
-            argv = _unsandboxed(spec, isolation, listener.fileno(), group)
-        else:
-            inside = [part.replace("{fd}", str(listener.fileno())) for part in spec.command]
-            argv = [
-                *entering(group.paths if group else ()),
-                *opening(isolation, report_w, shares_network=resources.network.mode == "open"),
-                *_folders(spec, isolation, binds, inherited),
-                *closing(_environment(spec), [*_limits(resources, group), *inside]),
-            ]
-        process = _spawn(argv, spec, isolation, inherited)
-        for fd in inherited:
-            if fd != listener.fileno():
-                os.close(fd)
-        return await _until_ended(process, report_r, group, isolation)
+        with contextlib.ExitStack() as stack:
+            return await _serve(spec, isolation, binds, listener, group, decisions, stack)
     finally:
         if group is not None:
             group.kill()
             group.close()
 
 
-def _folders(
-    spec: ServiceSpec, isolation: Isolation, binds: Sequence[Bind], inherited: list[int]
+async def _serve(
+    spec: ServiceSpec,
+    isolation: Isolation,
+    binds: Sequence[Bind],
+    listener: socket.socket,
+    group: cgroup.Group | None,
+    decisions: Path | None,
+    stack: contextlib.ExitStack,
+) -> int:
+    is_isolated = isolation.mode == "bubblewrap"
+    has_proxy = is_isolated and spec.resources.network.mode == "allow-list"
+    report_r, report_w = os.pipe()
+    gate_r, gate_w = os.pipe() if has_proxy else (-1, -1)
+    fds = Descriptors(report=report_w, gate=gate_r)
+    if is_isolated:
+        argv = _isolated(spec, isolation, binds, listener.fileno(), group, fds, has_proxy)
+        process = _spawn(argv, None, [listener.fileno(), *fds.all()])
+    else:
+        say(isolation.reason)
+        argv = _unsandboxed(spec, isolation, listener.fileno(), group)
+        process = _spawn(argv, _environment(spec, has_proxy=False), [listener.fileno()])
+    fds.close()
+    report = bytearray()
+    if has_proxy:
+        try:
+            report += await _open_door(spec, isolation, report_r, decisions, stack)
+        except OSError as exc:
+            end(process)
+            raise SandboxError(f"the egress proxy could not be reached from inside: {exc}") from exc
+        os.write(gate_w, b".")
+        os.close(gate_w)
+    return await _until_ended(process, report_r, report, group, isolation)
+
+
+async def _open_door(
+    spec: ServiceSpec,
+    isolation: Isolation,
+    report: int,
+    decisions: Path | None,
+    stack: contextlib.ExitStack,
+) -> bytes:
+    """Start the proxy for as long as `stack` is open. Returns what was read of the report."""
+    pid = await asyncio.to_thread(child_pid, report)
+    if pid is None:
+        raise OSError("the sandbox did not start")
+    uid = NOBODY if isolation.drops_root else None
+    door = await asyncio.to_thread(open_doorway, pid, uid)
+    policy = Policy(spec.resources.network.allowed_hosts)
+    proxy = stack.enter_context(EgressProxy(policy, decisions))
+    stack.enter_context(proxy.serving(door))
+    return json.dumps({"child-pid": pid}).encode() + b"\n"
+
+
+def _isolated(
+    spec: ServiceSpec,
+    isolation: Isolation,
+    binds: Sequence[Bind],
+    listener: int,
+    group: cgroup.Group | None,
+    fds: Descriptors,
+    has_proxy: bool,
 ) -> list[str]:
-    """Options for what is visible beside the system. Adds the descriptors that they read."""
+    shares_network = spec.resources.network.mode == "open"
+    command = [part.replace("{fd}", str(listener)) for part in spec.command]
+    return [
+        *entering(group.paths if group else ()),
+        *opening(isolation, fds, shares_network=shares_network),
+        *names(fds, shares_network=shares_network),
+        *certificates(),
+        *_folders(spec, isolation, binds, fds),
+        *closing(
+            _environment(spec, has_proxy=has_proxy), [*_limits(spec.resources, group), *command]
+        ),
+    ]
+
+
+def _folders(
+    spec: ServiceSpec, isolation: Isolation, binds: Sequence[Bind], fds: Descriptors
+) -> list[str]:
+    """Options for what is visible beside the system."""
     disk_bytes = spec.resources.disk_mb * 2**20
-    argv = tmpfs(isolation, "/tmp", disk_bytes)
-    argv += ["--dir", HOME]
+    argv = [*tmpfs(isolation, "/tmp", disk_bytes), "--dir", HOME]
     argv += tmpfs(isolation, "/dev/shm", min(SHARED_MEMORY_BYTES, disk_bytes))
-    is_open = spec.resources.network.mode == "open"
-    for path, content in (("/etc/passwd", PASSWD), ("/etc/group", GROUP), ("/etc/hosts", HOSTS)):
-        if not (is_open and path in NAME_FILES):
-            fd = os.memfd_create("content")
-            os.write(fd, content.encode())
-            os.lseek(fd, 0, os.SEEK_SET)
-            inherited.append(fd)
-            argv += ["--ro-bind-data", str(fd), path]
-    for path in (*COMMON_FILES, *(NAME_FILES if is_open else ())):
-        argv += ["--ro-bind-try", os.path.realpath(path), path]
+    argv += ["--ro-bind-data", fds.content(PASSWD), "/etc/passwd"]
+    argv += ["--ro-bind-data", fds.content(GROUP), "/etc/group"]
+    argv += ["--ro-bind-try", "/etc/mime.types", "/etc/mime.types"]
     for source, inside in binds:
         argv += ["--ro-bind", source, inside]
     for source, inside in spec.writable:
@@ -158,7 +212,7 @@ def _folders(
     return [*argv, "--chdir", spec.folder]
 
 
-def _environment(spec: ServiceSpec) -> dict[str, str]:
+def _environment(spec: ServiceSpec, *, has_proxy: bool) -> dict[str, str]:
     return {
         "PATH": "/usr/bin:/bin",
         "HOME": HOME,
@@ -167,6 +221,7 @@ def _environment(spec: ServiceSpec) -> dict[str, str]:
         "LC_ALL": "C.UTF-8",
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
+        **(VARIABLES if has_proxy else {}),
         **spec.env,
     }
 
@@ -202,29 +257,17 @@ def _unsandboxed(
 
 
 def _spawn(
-    argv: Sequence[str], spec: ServiceSpec, isolation: Isolation, inherited: Sequence[int]
+    argv: Sequence[str], env: Mapping[str, str] | None, inherited: Sequence[int]
 ) -> subprocess.Popen[bytes]:
     # From the main thread, which lives as long as the launcher: the kernel's death signal, by
     # which bubblewrap ends with us, follows the thread.
-    env = {"PATH": os.environ.get("PATH", os.defpath)}
-    is_bare = isolation.mode == "unsandboxed"
-    try:
-        return subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            pass_fds=inherited,
-            env={**_environment(spec), **spec.env} if is_bare else env,
-            start_new_session=True,
-        )
-    except OSError as exc:
-        raise SandboxError(f"{argv[0]} could not be started: {exc}") from exc
+    return spawn(argv, pass_fds=inherited, env=env)
 
 
 async def _until_ended(
     process: subprocess.Popen[bytes],
     report_r: int,
+    report: bytearray,
     group: cgroup.Group | None,
     isolation: Isolation,
 ) -> int:
@@ -236,7 +279,6 @@ async def _until_ended(
     end_fd = os.pidfd_open(process.pid)
     loop.add_reader(end_fd, ended.set)
     assert process.stdout is not None
-    report = bytearray()
     pumps = [
         asyncio.create_task(_pump(process.stdout.fileno(), _Log())),
         asyncio.create_task(_pump(report_r, report.extend)),
@@ -254,13 +296,13 @@ async def _until_ended(
         os.close(end_fd)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
         if group is not None:
             group.kill()
         # What it printed last. Bounded: a process that got away would hold the pipe open.
         await asyncio.wait(pumps, timeout=1.0)
         for pump in pumps:
             pump.cancel()
-        process.wait()
     status = 128 - process.returncode if process.returncode < 0 else process.returncode
     if asked.is_set():
         return 0

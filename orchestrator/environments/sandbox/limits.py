@@ -42,6 +42,8 @@ class Isolation:
     options: tuple[str, ...] = ()
     """Further bubblewrap options that this machine's version and kernel take."""
     has_proc: bool = True
+    has_filter: bool = False
+    """System calls are filtered."""
     drops_root: bool = False
     """Started by root, commands run as another user on the host too."""
 

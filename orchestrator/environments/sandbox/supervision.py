@@ -85,12 +85,24 @@ def supervise(process: subprocess.Popen[bytes], limits: Limits, started_at: floa
                     break
     finally:
         os.close(end_fd)
-        # Before the leader is reaped, so that its number cannot belong to someone else.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        returncode = process.wait()
-        process.stdout.close()
+        returncode = end(process)
     return Captured(bytes(kept), warning, returncode)
+
+
+def end(process: subprocess.Popen[bytes]) -> int:
+    """Kill its whole group and reap it."""
+    # Before the leader is reaped, so that its number cannot belong to someone else.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    returncode = process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+    return returncode
+
+
+def read_all(fd: int) -> bytes:
+    """Until every writer has closed its end."""
+    return b"".join(iter(lambda: os.read(fd, 65536), b""))
 
 
 def reported_status(report: bytes) -> int | None:
