@@ -12,7 +12,7 @@ from django.db.models import Model, QuerySet
 from django.shortcuts import get_object_or_404
 
 from orchestrator.climbs.models import Climb
-from orchestrator.environments.models import Environment, Task
+from orchestrator.environments.models import Environment, EnvironmentCheck, Task
 from orchestrator.projects.access import Actor, project_for_edit, project_for_view
 from orchestrator.projects.models import Project
 from orchestrator.runs.models import Rollout, Run
@@ -43,7 +43,7 @@ def run_for_edit(actor: Actor, project_id: int, run_id: int) -> Run:
 def rollout_for_view(actor: Actor, project_id: int, rollout_id: int) -> Rollout:
     project = project_for_view(actor, project_id)
     return get_object_or_404(
-        Rollout.objects.select_related("stream", "run__rubric_version"),
+        Rollout.everything.select_related("stream", "run__rubric_version"),
         run__project=project,
         pk=rollout_id,
     )
@@ -70,6 +70,16 @@ def task_for_view(actor: Actor, project_id: int, slug: str, number: int, key: st
         version__environment__slug=slug,
         version__number=number,
         key=key,
+    )
+
+
+def check_for_edit(actor: Actor, project_id: int, slug: str, check_id: int) -> EnvironmentCheck:
+    project = project_for_edit(actor, project_id)
+    return get_object_or_404(
+        EnvironmentCheck.objects.select_related("version__environment", "job"),
+        version__environment__project=project,
+        version__environment__slug=slug,
+        pk=check_id,
     )
 
 

@@ -16,7 +16,11 @@ class Tab:
     is_current: bool
 
 
-TABS: tuple[tuple[str, str], ...] = (("Tasks", "web:environment"),)
+TABS: tuple[tuple[str, str], ...] = (
+    ("Tasks", "web:environment"),
+    ("Try", "web:environment_try"),
+    ("Checks", "web:environment_checks"),
+)
 """Label and URL name; each takes the project's id and the environment's slug."""
 
 

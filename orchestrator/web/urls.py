@@ -3,6 +3,7 @@ from __future__ import annotations
 from django.urls import path, re_path
 
 from orchestrator.web.views import (
+    checks,
     climbs,
     environments,
     overview,
@@ -11,6 +12,7 @@ from orchestrator.web.views import (
     runs,
     settings,
     training,
+    tryouts,
 )
 
 app_name = "web"
@@ -29,6 +31,37 @@ urlpatterns = [
         "p/<int:project_id>/environments/<slug:slug>/v<int:number>/tasks/<str:key>/",
         environments.task_detail,
         name="task",
+    ),
+    path(
+        "p/<int:project_id>/environments/<slug:slug>/checks/",
+        checks.environment_checks,
+        name="environment_checks",
+    ),
+    path(
+        "p/<int:project_id>/environments/<slug:slug>/checks/start/",
+        checks.check_start,
+        name="check_start",
+    ),
+    path(
+        "p/<int:project_id>/environments/<slug:slug>/checks/<int:check_id>/cancel/",
+        checks.check_cancel,
+        name="check_cancel",
+    ),
+    path(
+        "p/<int:project_id>/environments/<slug:slug>/try/",
+        tryouts.environment_try,
+        name="environment_try",
+    ),
+    path(
+        "p/<int:project_id>/environments/<slug:slug>/try/<int:tryout_id>/",
+        tryouts.tryout_page,
+        name="tryout",
+    ),
+    re_path(
+        r"^p/(?P<project_id>\d+)/environments/(?P<slug>[-\w]+)/try/(?P<tryout_id>\d+)"
+        rf"/(?P<what>{'|'.join(tryouts.ACTIONS)})/$",
+        tryouts.tryout_ask,
+        name="tryout_ask",
     ),
     path("p/<int:project_id>/runs/", runs.run_list, name="runs"),
     path("p/<int:project_id>/runs/<int:run_id>/", runs.run_detail, name="run"),

@@ -2,12 +2,14 @@
 
 const modules = {
   theme: () => import("./theme.js"),
+  checks: () => import("./checks.js"),
   status: () => import("./status.js"),
   autosubmit: () => import("./autosubmit.js"),
   tabs: () => import("./tabs.js"),
   ladder: () => import("./ladder.js"),
   run: () => import("./run.js"),
   rollout: () => import("./rollout.js"),
+  tryout: () => import("./tryout.js"),
 };
 
 export async function mountAll(root) {

@@ -94,7 +94,7 @@ def _endings(subject: Subject, maker: ActionMaker, shell: str) -> list[Action]:
     for name in OPERATION_FIELDS:
         for word in ("evaluate", "submit"):
             asks.extend(a for a in [maker.filled(**{name: word})] if a and name in _fields(maker))
-    return [*said[:2], *asks[:2], subject.kind.action_of(f"answer: {GARBAGE}")]
+    return [*said[:2], *asks[:2], subject.read(maker, f"answer: {GARBAGE}")]
 
 
 def _fields(maker: ActionMaker) -> Sequence[str]:

@@ -170,7 +170,7 @@ def marker_actions(maker: ActionMaker, marker: str) -> tuple[list[Action], list[
             [a for a in [maker.filled(**{shell: read})] if a],
         )
     # What says nothing of the marker itself: an environment may well echo.
-    leaving: list[Action] = list(maker.with_text(marker))[:3]
+    leaving: list[Action] = [*maker.with_text(marker)][:3]
     return leaving, [a for a in [maker.minimal()] if a is not None]
 
 

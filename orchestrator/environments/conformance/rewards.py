@@ -131,7 +131,7 @@ def idle_agents(
 
     def saying(text: str) -> list[Action]:
         made: list[Action] = list(maker.with_text(text)) or list(maker.with_text(f" {text} "))
-        reply = subject.kind.action_of(text)
+        reply = subject.read(maker, text)
         return made if reply in made else [*made, reply]
 
     if least is not None:
@@ -146,7 +146,7 @@ def idle_agents(
     ends = [a for name in ("done", "finish", "submit") if (a := maker.filled(**{name: True}))]
     if ends:
         yield "immediate end", list(ends)
-    yield "an empty answer", [subject.kind.action_of("answer: ")]
+    yield "an empty answer", [subject.read(maker, "answer: ")]
 
 
 async def canary_floor(subject: Subject) -> Finding:
@@ -182,8 +182,9 @@ async def canary_floor(subject: Subject) -> Finding:
 async def oracle_max(subject: Subject) -> Finding:
     """Plays authors' transcripts; without one, the answer of a task, if the kind keeps one."""
     scores: dict[str, float] = {}
+    maker = await subject.maker()
     for exercise in [e for e in subject.exercises if e.reference][:EXERCISES]:
-        played = await subject.play(exercise, subject.script(exercise, ActionMaker(None)))
+        played = await subject.play(exercise, subject.script(exercise, maker))
         if played.error:
             return failed(f"{exercise.key}: {quoted(played.error.message, 300)}")
         score = played.score
@@ -198,7 +199,6 @@ async def oracle_max(subject: Subject) -> Finding:
             )
     if scores:
         return passed(f"{len(scores)} transcripts earned full reward.", scores=scores)
-    maker = await subject.maker()
     for exercise in [e for e in subject.exercises if e.secrets][:EXERCISES]:
         best = await _best_answer(subject, maker, exercise)
         if best is not None and best.earned >= full_reward(exercise) - 1e-9:
@@ -211,8 +211,7 @@ async def oracle_max(subject: Subject) -> Finding:
 async def _best_answer(subject: Subject, maker: ActionMaker, exercise: Exercise) -> Played | None:
     best: Played | None = None
     for secret in exercise.secrets[:3]:
-        kind = subject.kind
-        said = [kind.action_of(f"answer: {secret.text}"), kind.action_of(secret.text)]
+        said = [subject.read(maker, text) for text in (f"answer: {secret.text}", secret.text)]
         for action in [*said, *maker.with_text(secret.text)][:4]:
             played = await subject.play(exercise, [action])
             if best is None or played.earned > best.earned:

@@ -18,6 +18,7 @@ from orchestrator.environments.conformance.probing import LIST_TOOLS, ActionMake
 from orchestrator.environments.connection import Address
 from orchestrator.environments.episode import Action
 from orchestrator.environments.errors import ActionRejectedError, EpisodeError
+from orchestrator.environments.kinds.acting import interface_of
 from orchestrator.environments.kinds.base import Kind
 from orchestrator.environments.score import score_of
 from orchestrator.environments.session import EpisodeSession, EpisodeSettings, Observation
@@ -100,9 +101,13 @@ class Subject:
     def script(self, exercise: Exercise, maker: ActionMaker) -> list[Action]:
         """Actions to repeat: the reference's, else a few that say something short."""
         if exercise.reference:
-            return [self.kind.action_of(reply) for reply in exercise.reference]
+            return [self.read(maker, reply) for reply in exercise.reference]
         made = list(maker.with_text("probe"))[:2]
-        return [*made, *made[:1]] or [self.kind.action_of("probe")]
+        return [*made, *made[:1]] or [self.read(maker, "probe")]
+
+    def read(self, maker: ActionMaker, reply: str) -> Action:
+        """An agent's reply as an action, as a run would read it."""
+        return interface_of(self.kind, maker.schema, maker.tools).read(reply)
 
     async def play(
         self, exercise: Exercise, actions: Iterable[Action], *, seed: int = SEED

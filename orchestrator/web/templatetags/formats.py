@@ -167,6 +167,10 @@ def times(value: float, factor: float) -> float:
 # What each state looks like: (class, icon). The word always stands beside it.
 STATE_LOOKS: dict[str, tuple[str, str]] = {
     "queued": ("", "clock"),
+    "starting": ("busy", "ring"),
+    "open": ("good", "play"),
+    "ended": ("ghost", "stop"),
+    "lost": ("err", "alert"),
     "pending": ("", "clock"),
     "running": ("busy", "ring"),
     "paused": ("warn", "pause"),
@@ -187,6 +191,11 @@ STATE_LOOKS: dict[str, tuple[str, str]] = {
     "certified": ("good", "check"),
     "not_certified": ("warn", "approx"),
     "rejected": ("ghost", "cross"),
+    "pass": ("good", "check"),
+    "warn": ("warn", "alert"),
+    "fail": ("bad", "cross"),
+    "skip": ("ghost", "dash"),
+    "error": ("err", "alert"),
 }
 STATE_WORDS = {
     "not_applicable": "n/a",
