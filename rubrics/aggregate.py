@@ -6,24 +6,29 @@ Rules, in this order:
 2. A required criterion that errored makes the score errored: nothing is known about what the
    rubric insists on.
 3. A required criterion that was decided and not passed makes the score 0.
-4. Not applicable leaves the denominator; nothing applicable at all makes the score not
+4. The criteria of a group count as one unit, with the group's weight. What is applicable, decided
+   and passed of a group is found by the same rules as for the rubric as a whole.
+5. Not applicable leaves the denominator; nothing applicable at all makes the score not
    applicable.
-5. A criterion that errored and is not required is left out and counted (a rollout may have an
-   error and a valid score), as long as at least `min_coverage` of the applicable weight was
-   decided and one criterion that can earn something is among it. Below that the score is
-   errored: a rest that happened to work must not stand for the whole.
-6. Otherwise the score is (Σ w·v of the criteria − Σ w·v of the negative ones) / Σ w of the
-   criteria that are not negative. Penalties end at 0 by definition: a rollout cannot be worse
-   than worthless.
+6. `all_pass`: 0 as soon as one unit is not passed, whatever else is known; errored if the others
+   cannot tell; else 1. `sequential`: in order, 0 at the first unit that is not passed, errored at
+   the first that errored, else the value of the last.
+7. `weighted_mean`: a unit that errored is left out and counted (a rollout may have an error and a
+   valid score), as long as at least `min_coverage` of the applicable weight was decided and one
+   unit that can earn something is among it. Below that the score is errored: a rest that happened
+   to work must not stand for the whole. Otherwise it is (Σ w·v of the units − Σ w·v of the negative
+   ones) / Σ w of the units that are not negative. Penalties end at 0 by definition: a rollout
+   cannot be worse than worthless.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from rubrics.errors import VerdictInvalid
-from rubrics.types import Criterion, RubricSpec, Score, State, Verdict
+from rubrics.types import Aggregation, Criterion, Group, RubricSpec, Score, State, Verdict
 
 Graded = tuple[Criterion, Verdict]
 
@@ -74,31 +79,136 @@ def aggregate(spec: RubricSpec, verdicts: Iterable[Verdict]) -> Score:
         return score(
             State.SCORED, 0.0, reason=f"required and not passed: {', '.join(failed)}", failed=failed
         )
-    applicable = [(c, v) for c, v in graded if v.state is not State.NOT_APPLICABLE]
-    if not any(not c.negative for c, _ in applicable):
-        return score(State.NOT_APPLICABLE, reason="no criterion applies to this rollout")
-    decided = [(c, v) for c, v in applicable if v.state is State.SCORED]
+    result = _combine(spec.aggregation, _units(spec, graded), spec.min_coverage)
+    return score(result.state, result.value, result.reason)
+
+
+# --- units: criteria, and groups of them ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """What counts as one."""
+
+    name: str
+    weight: int
+    negative: bool
+    state: State
+    value: float | Fraction | None
+    passed: bool | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Result:
+    state: State
+    value: float | None = None
+    reason: str = ""
+
+
+def _units(spec: RubricSpec, graded: Sequence[Graded]) -> list[_Unit]:
+    """In the rubric's order; a group stands where its first criterion stands."""
+    groups = {group.id: group for group in spec.groups}
+    units: list[_Unit] = []
+    seen: set[str] = set()
+    for criterion, verdict in graded:
+        if not criterion.group:
+            units.append(_unit_of(criterion, verdict))
+        elif criterion.group not in seen:
+            seen.add(criterion.group)
+            members = [(c, v) for c, v in graded if c.group == criterion.group]
+            units.append(_unit_of_group(groups[criterion.group], members, spec.min_coverage))
+    return units
+
+
+def _unit_of(criterion: Criterion, verdict: Verdict) -> _Unit:
+    return _Unit(
+        name=criterion.id,
+        weight=criterion.weight,
+        negative=criterion.negative,
+        state=verdict.state,
+        value=verdict.value,
+        passed=is_passed(criterion, verdict),
+        reason=verdict.reason,
+    )
+
+
+def _unit_of_group(group: Group, members: Sequence[Graded], min_coverage: float) -> _Unit:
+    result = _combine(group.aggregation, [_unit_of(c, v) for c, v in members], min_coverage)
+    return _Unit(
+        name=group.id,
+        weight=group.weight,
+        negative=False,
+        state=result.state,
+        value=result.value,
+        passed=None if result.value is None else result.value >= group.threshold,
+        reason=result.reason,
+    )
+
+
+def _combine(aggregation: Aggregation, units: Sequence[_Unit], min_coverage: float) -> _Result:
+    applicable = [unit for unit in units if unit.state is not State.NOT_APPLICABLE]
+    if aggregation is Aggregation.ALL_PASS:
+        return _all_pass(applicable)
+    if aggregation is Aggregation.SEQUENTIAL:
+        return _sequential(applicable)
+    return _mean(applicable, min_coverage)
+
+
+def _all_pass(applicable: Sequence[_Unit]) -> _Result:
+    if not applicable:
+        return _nothing_applies()
+    failed = [unit.name for unit in applicable if unit.passed is False]
+    if failed:
+        return _Result(State.SCORED, 0.0, f"not passed: {', '.join(failed)}")
+    if errors := _errors(applicable):
+        return _Result(State.ERRORED, reason=f"whether all pass cannot be told: {errors}")
+    return _Result(State.SCORED, 1.0)
+
+
+def _sequential(applicable: Sequence[_Unit]) -> _Result:
+    if not applicable:
+        return _nothing_applies()
+    for unit in applicable:
+        if unit.state is State.ERRORED:
+            return _Result(State.ERRORED, reason=f"{unit.name}: {unit.reason}")
+        if unit.passed is False:
+            return _Result(State.SCORED, 0.0, f"stopped at {unit.name}: not passed")
+    last = applicable[-1]
+    value = Fraction(last.value or 0)
+    return _Result(State.SCORED, float(1 - value if last.negative else value))
+
+
+def _mean(applicable: Sequence[_Unit], min_coverage: float) -> _Result:
+    if not any(not unit.negative for unit in applicable):
+        return _nothing_applies()
+    decided = [unit for unit in applicable if unit.state is State.SCORED]
     coverage = _weight(decided) / _weight(applicable)
-    if coverage < spec.min_coverage or not any(not c.negative for c, _ in decided):
-        errors = "; ".join(_named(c, v) for c, v in graded if v.state is State.ERRORED)
-        return score(
-            State.ERRORED, reason=f"only {coverage:.0%} of the weight was decided: {errors}"
+    if coverage < min_coverage or not any(not unit.negative for unit in decided):
+        return _Result(
+            State.ERRORED,
+            reason=f"only {coverage:.0%} of the weight was decided: {_errors(applicable)}",
         )
-    return score(State.SCORED, _weighted_mean(decided))
-
-
-def _weighted_mean(decided: Sequence[Graded]) -> float:
     # Exact until the one rounding at the end, so neither the order of the criteria nor a common
     # factor of their weights can change a score.
     points = sum(
-        (Fraction(v.value or 0.0) * (-c.weight if c.negative else c.weight) for c, v in decided),
+        (Fraction(u.value or 0) * (-u.weight if u.negative else u.weight) for u in decided),
         start=Fraction(0),
     )
-    return float(max(Fraction(0), points / _weight((c, v) for c, v in decided if not c.negative)))
+    whole = _weight(unit for unit in decided if not unit.negative)
+    return _Result(State.SCORED, float(max(Fraction(0), points / whole)))
 
 
-def _weight(graded: Iterable[Graded]) -> int:
-    return sum(criterion.weight for criterion, _ in graded)
+def _nothing_applies() -> _Result:
+    return _Result(State.NOT_APPLICABLE, reason="no criterion applies to this rollout")
+
+
+def _weight(units: Iterable[_Unit]) -> int:
+    return sum(unit.weight for unit in units)
+
+
+def _errors(units: Iterable[_Unit]) -> str:
+    return "; ".join(f"{u.name}: {u.reason}" for u in units if u.state is State.ERRORED)
 
 
 def _named(criterion: Criterion, verdict: Verdict) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 from rubrics.errors import RubricInvalid
 from rubrics.kinds import KINDS
-from rubrics.types import Aggregation, Applicability, Criterion, RubricSpec, Scope
+from rubrics.types import Aggregation, Applicability, Criterion, Group, RubricSpec, Scope
 
 FORMAT = 1
 ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -36,6 +36,7 @@ def from_json(data: Any) -> RubricSpec:
     if data.get("format", FORMAT) != FORMAT:
         raise RubricInvalid(f"format: {data['format']!r} is unknown; accepts {FORMAT}")
     values = _take(data, RubricSpec, _RUBRIC_FIELDS, "", problems, also=("format",))
+    groups = _groups(data.get("groups", ()), problems)
     listed = data.get("criteria")
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
         problems.append("criteria: accepts a list of at least one criterion")
@@ -45,7 +46,7 @@ def from_json(data: Any) -> RubricSpec:
     criteria = [_criterion(item, f"criteria[{i}].", problems) for i, item in enumerate(listed)]
     if problems:
         raise RubricInvalid(*problems)
-    spec = RubricSpec(criteria=tuple(c for c in criteria if c is not None), **values)
+    spec = RubricSpec(criteria=tuple(c for c in criteria if c is not None), groups=groups, **values)
     validate(spec)
     return spec
 
@@ -71,10 +72,34 @@ def validate(spec: RubricSpec) -> None:
             problems += [at + line for line in KINDS[criterion.kind].problems(criterion)]
         else:
             problems.append(f"{at}kind: {criterion.kind!r}; accepts {', '.join(KINDS)}")
+    problems += _group_problems(spec)
     if not any(not criterion.negative for criterion in spec.criteria):
         problems.append("criteria: at least one must not be negative, or nothing can be earned")
     if problems:
         raise RubricInvalid(*problems)
+
+
+def _group_problems(spec: RubricSpec) -> list[str]:
+    problems: list[str] = []
+    known: set[str] = set()
+    for i, group in enumerate(spec.groups):
+        at = f"groups[{i}]."
+        if group.id in known:
+            problems.append(f"{at}id: {group.id!r} is used twice")
+        known.add(group.id)
+        if not ID.fullmatch(group.id):
+            problems.append(f"{at}id: {group.id!r}; accepts a-z, 0-9, - and _, at most 64")
+        if group.weight not in range(1, 11):
+            problems.append(f"{at}weight: {group.weight!r}; accepts whole numbers from 1 to 10")
+        if not 0.0 <= group.threshold <= 1.0:
+            problems.append(f"{at}threshold: {group.threshold!r}; accepts 0 to 1")
+        if not any(c.group == group.id and not c.negative for c in spec.criteria):
+            problems.append(f"{at}id: {group.id!r} has no criterion that can be earned")
+    for i, criterion in enumerate(spec.criteria):
+        if criterion.group and criterion.group not in known:
+            accepts = ", ".join(sorted(known)) or "no group: the rubric has none"
+            problems.append(f"criteria[{i}].group: {criterion.group!r}; accepts {accepts}")
+    return problems
 
 
 def to_json(spec: RubricSpec) -> dict[str, Any]:
@@ -104,7 +129,7 @@ def _dump(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Criterion | Applicability):
+    if isinstance(value, Criterion | Applicability | Group):
         return _dump(value)
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
@@ -135,6 +160,25 @@ def _criterion(data: Any, at: str, problems: list[str]) -> Criterion | None:
         if name not in data:
             problems.append(f"{at}{name}: required")
     return Criterion(**values) if len(problems) == before else None
+
+
+def _groups(data: Any, problems: list[str]) -> tuple[Group, ...]:
+    if not isinstance(data, Sequence) or isinstance(data, str):
+        problems.append("groups: accepts a list")
+        return ()
+    groups = []
+    for i, item in enumerate(data):
+        at = f"groups[{i}]."
+        if not isinstance(item, Mapping):
+            problems.append(f"groups[{i}]: accepts an object")
+            continue
+        before = len(problems)
+        values = _take(item, Group, _GROUP_FIELDS, at, problems)
+        if "id" not in item:
+            problems.append(f"{at}id: required")
+        if len(problems) == before:
+            groups.append(Group(**values))
+    return tuple(groups)
 
 
 def _take(
@@ -222,6 +266,14 @@ _CRITERION_FIELDS: Mapping[str, Reader] = {
     "gate": _FLAG,
     "scope": (", ".join(Scope), Scope),
     "applies": ("labels (name to list of texts), answered, min_steps", _applies),
+    "group": ("text", _text),
+}
+_GROUP_FIELDS: Mapping[str, Reader] = {
+    "id": ("text", _text),
+    "name": ("text", _text),
+    "aggregation": (", ".join(Aggregation), Aggregation),
+    "weight": ("whole numbers from 1 to 10", _whole),
+    "threshold": _SHARE,
 }
 _RUBRIC_FIELDS: Mapping[str, Reader] = {
     "aggregation": (", ".join(Aggregation), Aggregation),

@@ -6,19 +6,29 @@ error boundary of grading: a criterion that raises, whatever it raises, becomes 
 verdict with its reason, and its siblings go on.
 
 Criteria are graded in the rubric's order. After a gate that is not passed the rest is not
-graded at all.
+graded at all; in a sequence nothing is graded after a criterion that was not passed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from rubrics.aggregate import aggregate, is_passed
 from rubrics.errors import CriterionFailed, RubricInvalid
 from rubrics.kinds import KINDS
 from rubrics.kinds.base import Kind
-from rubrics.types import Applicability, Criterion, RubricSpec, Score, Services, Transcript, Verdict
+from rubrics.types import (
+    Aggregation,
+    Applicability,
+    Criterion,
+    RubricSpec,
+    Score,
+    Services,
+    State,
+    Transcript,
+    Verdict,
+)
 
 CRITERION_TIMEOUT_S = 120.0
 """How long one criterion may wait for its services;
@@ -37,12 +47,15 @@ def grade(spec: RubricSpec, transcript: Transcript) -> list[Verdict]:
         raise RubricInvalid(
             f"criteria that need services cannot be graded here: {', '.join(waiting)}"
         )
-    verdicts: list[Verdict] = []
-    for stage in _stages(spec.criteria):
-        verdicts += [_decide(criterion, transcript) for criterion in stage]
-        if is_passed(stage[-1], verdicts[-1]) is False and stage[-1].gate:
+    verdicts: dict[str, Verdict] = {}
+    for stage in _stages(spec):
+        for criterion in stage:
+            verdicts[criterion.id] = _skipped(spec, criterion, verdicts) or _decide(
+                criterion, transcript
+            )
+        if _is_shut(stage[-1], verdicts[stage[-1].id]):
             break
-    return verdicts + _behind_gate(spec.criteria, len(verdicts))
+    return _with_ungraded(spec, verdicts)
 
 
 async def grade_async(
@@ -53,17 +66,19 @@ async def grade_async(
     timeout_s: float = CRITERION_TIMEOUT_S,
 ) -> list[Verdict]:
     """As `grade`, for any kind. A criterion that takes longer than `timeout_s` is errored."""
-    verdicts: list[Verdict] = []
-    for stage in _stages(spec.criteria):
+    verdicts: dict[str, Verdict] = {}
+    for stage in _stages(spec):
+        verdicts |= {c.id: v for c in stage if (v := _skipped(spec, c, verdicts)) is not None}
+        waiting = [c for c in stage if c.id not in verdicts]
         async with asyncio.TaskGroup() as group:
             running = [
                 group.create_task(_decide_async(criterion, transcript, services, timeout_s))
-                for criterion in stage
+                for criterion in waiting
             ]
-        verdicts += [task.result() for task in running]
-        if is_passed(stage[-1], verdicts[-1]) is False and stage[-1].gate:
+        verdicts |= {c.id: task.result() for c, task in zip(waiting, running, strict=True)}
+        if _is_shut(stage[-1], verdicts[stage[-1].id]):
             break
-    return verdicts + _behind_gate(spec.criteria, len(verdicts))
+    return _with_ungraded(spec, verdicts)
 
 
 def score(spec: RubricSpec, transcript: Transcript) -> tuple[Score, list[Verdict]]:
@@ -128,23 +143,60 @@ def _kind(criterion: Criterion) -> Kind:
         raise RubricInvalid(f"{criterion.id}.kind: {criterion.kind!r} is unknown") from None
 
 
-def _stages(criteria: Sequence[Criterion]) -> Iterator[list[Criterion]]:
-    """Runs of criteria that may be graded side by side;
+def _stages(spec: RubricSpec) -> Iterator[list[Criterion]]:
+    """Runs of criteria that may be graded side by side.
 
-    each ends with a gate or with the rubric.
+    Each ends with a gate, with a member of a sequence, or with the rubric.
     """
     stage: list[Criterion] = []
-    for criterion in criteria:
+    for criterion in spec.criteria:
         stage.append(criterion)
-        if criterion.gate:
+        if criterion.gate or _is_in_sequence(spec, criterion):
             yield stage
             stage = []
     if stage:
         yield stage
 
 
-def _behind_gate(criteria: Sequence[Criterion], n_graded: int) -> list[Verdict]:
+def _is_in_sequence(spec: RubricSpec, criterion: Criterion) -> bool:
+    return _sequence_of(spec, criterion) is Aggregation.SEQUENTIAL
+
+
+def _sequence_of(spec: RubricSpec, criterion: Criterion) -> Aggregation:
+    """How the criterion's own group, or the rubric, makes one score of its like."""
+    if not criterion.group:
+        return spec.aggregation
+    return next(group.aggregation for group in spec.groups if group.id == criterion.group)
+
+
+def _is_shut(criterion: Criterion, verdict: Verdict) -> bool:
+    return criterion.gate and is_passed(criterion, verdict) is False
+
+
+def _skipped(
+    spec: RubricSpec, criterion: Criterion, verdicts: Mapping[str, Verdict]
+) -> Verdict | None:
+    """A verdict for what comes after the end of its sequence; None if it is to be graded."""
+    if not _is_in_sequence(spec, criterion):
+        return None
+    for earlier in spec.criteria:
+        if earlier.id == criterion.id:
+            return None
+        verdict = verdicts.get(earlier.id)
+        if verdict is None or earlier.group != criterion.group:
+            continue
+        if verdict.state is State.ERRORED or is_passed(earlier, verdict) is False:
+            return Verdict.not_applicable(
+                criterion, f"not graded: {earlier.id} before it was not passed"
+            )
+    return None
+
+
+def _with_ungraded(spec: RubricSpec, verdicts: Mapping[str, Verdict]) -> list[Verdict]:
+    """All verdicts in the rubric's order; what stands behind a shut gate was not graded."""
+    gates = [c.id for c in spec.criteria if c.id in verdicts and _is_shut(c, verdicts[c.id])]
     return [
-        Verdict.not_applicable(criterion, f"not graded: {criteria[n_graded - 1].id} was not passed")
-        for criterion in criteria[n_graded:]
+        verdicts.get(criterion.id)
+        or Verdict.not_applicable(criterion, f"not graded: {gates[-1]} was not passed")
+        for criterion in spec.criteria
     ]

@@ -49,6 +49,11 @@ class Aggregation(StrEnum):
     """How verdicts become one score."""
 
     WEIGHTED_MEAN = "weighted_mean"
+    """Points by weight, penalties subtracted."""
+    ALL_PASS = "all_pass"
+    """1 if all that applies is passed, else 0."""
+    SEQUENTIAL = "sequential"
+    """One after the other: 0 at the first that is not passed, else the value of the last."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,25 @@ class Criterion:
     """If it is not passed, the criteria after it are not graded."""
     scope: Scope = Scope.FINAL_ANSWER
     applies: Applicability = field(default_factory=Applicability)
+    group: str = ""
+    """Id of its group; empty for none."""
+
+    @property
+    def label(self) -> str:
+        return self.name or self.id
+
+
+@dataclass(frozen=True)
+class Group:
+    """Criteria that count as one."""
+
+    id: str
+    name: str = ""
+    aggregation: Aggregation = Aggregation.WEIGHTED_MEAN
+    weight: int = 1
+    """1 to 10, of the group as a whole; weights inside it divide its own points."""
+    threshold: float = 0.5
+    """Passed at or above it."""
 
     @property
     def label(self) -> str:
@@ -107,6 +131,8 @@ class RubricSpec:
     """A rollout counts as passed at or above this score."""
     min_coverage: float = 0.5
     """Share of the applicable weight that must be decided; below it the score is errored."""
+    groups: tuple[Group, ...] = ()
+    """A group stands where its first criterion stands."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +152,12 @@ class Step:
     exit_status: int | None = None
     reward: float | None = None
     done: bool = False
+    tool: str | None = None
+    """The tool that was called, where the action was a call."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """What it was called with."""
+    tool_error: str = ""
+    """What the tool said went wrong."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +177,14 @@ class Transcript:
     """What is known of the task, for instance its family."""
     wall_s: float | None = None
     tokens: int | None = None
+    cost_usd: float | None = None
+    components: Mapping[str, float | None] = field(default_factory=dict)
+    """Scores that the environment reports under a name, for instance of its own rubric."""
     state: Mapping[str, Any] = field(default_factory=dict)
-    """What the environment reports of its final state; never shown to the agent."""
+    """What the environment reports of its final state; never shown to the agent.
+
+    `files`: path -> {"size", "sha256", "text" or null}; `tables`: name -> {"columns", "rows"}.
+    """
 
     @property
     def n_steps(self) -> int:

@@ -9,10 +9,18 @@ from rubrics.kinds import (
     environment_reward,
     exact,
     forbidden_command,
+    forbidden_tool,
+    json_path,
     json_schema,
     number,
     pattern_match,
+    similarity,
+    spending,
+    state_file,
+    state_query,
     steps,
+    tool_called,
+    tool_order,
 )
 from rubrics.kinds.base import Kind
 
@@ -25,7 +33,17 @@ KINDS: Mapping[str, Kind] = {
         pattern_match.KIND,
         number.KIND,
         json_schema.KIND,
+        json_path.KIND,
+        similarity.KIND,
         steps.KIND,
+        spending.COST,
+        spending.LATENCY,
+        spending.TOKENS,
+        tool_called.KIND,
+        tool_order.KIND,
+        forbidden_tool.KIND,
         forbidden_command.KIND,
+        state_file.KIND,
+        state_query.KIND,
     )
 }

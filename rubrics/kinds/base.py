@@ -31,6 +31,7 @@ class ParamType(StrEnum):
     COUNT = "whole number from 0"
     FLAG = "true or false"
     OBJECT = "object"
+    JSON = "any JSON value"
 
 
 @dataclass(frozen=True)
@@ -123,4 +124,5 @@ _CHECKS: Mapping[ParamType, Callable[[Any], bool]] = {
     ParamType.COUNT: lambda value: _is_number(value) and value >= 0 and value == int(value),
     ParamType.FLAG: lambda value: isinstance(value, bool),
     ParamType.OBJECT: lambda value: isinstance(value, Mapping),
+    ParamType.JSON: lambda value: True,
 }

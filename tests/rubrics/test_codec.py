@@ -69,7 +69,7 @@ def test_the_hash_changes_with_the_content() -> None:
         ({"params": {"low": float("inf")}}, "criteria[0].params: {'low': inf}; accepts"),
         ({"id": "Not An Id"}, "criteria[0].id: 'Not An Id'; accepts a-z"),
         ({"kind": "vibes"}, "criteria[0].kind: 'vibes'; accepts environment_reward, exact"),
-        ({"wieght": 3}, "criteria[0].wieght: unknown; accepts applies, gate, id"),
+        ({"wieght": 3}, "criteria[0].wieght: unknown; accepts applies, gate, group, id"),
         ({"scope": "step"}, "criteria[0].scope: step is not accepted; environment_reward has"),
         ({"params": {"lo": 0}}, "criteria[0].params.lo: unknown; environment_reward has low, high"),
         ({"params": {"low": "x"}}, "criteria[0].params.low: 'x' is not accepted; number"),
