@@ -25,6 +25,7 @@ from orchestrator.environments.session import (
     Observation,
     Waiting,
 )
+from orchestrator.runs.acting import answer_in, text_in
 from orchestrator.tryouts.limits import KEPT_CHARS
 from orchestrator.tryouts.play import differences, digests_of
 from rubrics.types import Step
@@ -170,8 +171,8 @@ class LiveEpisode:
                     index=outcome.number,
                     seq=seq,
                     action=text,
-                    command=_text(action, "command"),
-                    answer=_text(action, "answer"),
+                    command=text_in(action, "command"),
+                    answer=answer_in(action),
                     output="".join(s["text"] for s in segments if s["kind"] == "env_output"),
                     exit_status=payload["exit_status"],
                     reward=outcome.reward,
@@ -272,11 +273,6 @@ def kept(text: str) -> str:
     if len(text) <= KEPT_CHARS:
         return text
     return f"{text[:KEPT_CHARS]}\n[shortened: {len(text):,} characters in all]"
-
-
-def _text(action: Mapping[str, Any], name: str) -> str | None:
-    value = action.get(name)
-    return value if isinstance(value, str) else None
 
 
 async def closed_quietly(episode: LiveEpisode) -> None:
