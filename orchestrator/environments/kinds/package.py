@@ -138,6 +138,7 @@ class PackageKind(ForeignActions):
                 spec, spec_path=own / "service.json", decisions=own / "decisions.jsonl"
             ),
             capacity=asked if is_raised else capacity_of(source, asked),
+            max_servers=resources.max_servers,
             # With a seed, as runs do it: some refuse other parameters without one.
             probe={"seed": 7, **(source.get("reset") or {})},
         )

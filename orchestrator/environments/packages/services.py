@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from django.conf import settings
 from django.db import transaction
@@ -31,6 +31,14 @@ from orchestrator.projects.models import Project, Role, User
 
 KINDS_BY_REGISTRATION = (EnvironmentKind.PACKAGE, EnvironmentKind.DOCKER, EnvironmentKind.ACA)
 """Those whose server must be prepared and proved before there is an environment."""
+
+
+@runtime_checkable
+class LimitsResources(Protocol):
+    """A kind that cannot give every kind of resources."""
+
+    def check_resources(self, source: Mapping[str, Any], resources: Resources) -> None:
+        """`SourceError` that names what it cannot enforce."""
 
 
 def register_source(
@@ -64,8 +72,12 @@ def register_source(
         usable = Resources.from_json(resources or {})
     except (TypeError, ValueError) as exc:
         raise SourceError(f"resources: {exc}") from exc
-    if path := source.get("path"):
-        check_readable(actor, Path(str(path)))
+    chosen = KINDS[kind]
+    if isinstance(chosen, LimitsResources):
+        chosen.check_resources(source, usable)
+    for field in ("path", "data"):
+        if source.get(field):
+            check_readable(actor, field, Path(str(source[field])))
     with transaction.atomic():
         registration = SourceRegistration.objects.create(
             project=project,
@@ -101,7 +113,7 @@ def cancel_registration(*, actor: User, registration: SourceRegistration) -> Non
         )
 
 
-def check_readable(actor: User, folder: Path) -> None:
+def check_readable(actor: User, field: str, folder: Path) -> None:
     """Whether the actor may make the server read a folder of this machine.
 
     Its content becomes readable for the environment's code, so an editor of a project may name only
@@ -110,12 +122,12 @@ def check_readable(actor: User, folder: Path) -> None:
     resolved = folder.expanduser().resolve()
     data = Path(settings.DATA_DIR).resolve()
     if resolved == data or data in resolved.parents or resolved in data.parents:
-        raise SourceError(f"path: {folder} holds, or lies in, this server's own data")
+        raise SourceError(f"{field}: {folder} holds, or lies in, this server's own data")
     allowed = [Path(root).resolve() for root in settings.PACKAGE_FOLDERS]
     if actor.is_superuser or any(root in (resolved, *resolved.parents) for root in allowed):
         return
     shown = ", ".join(map(str, allowed)) or "none"
     raise SourceError(
-        f"path: folders of the server may be registered by an operator, or from below "
+        f"{field}: folders of the server may be registered by an operator, or from below "
         f"SWITCHBACK_PACKAGE_FOLDERS (now: {shown})"
     )
