@@ -10,7 +10,7 @@ from orchestrator.environments.models.checks import (
 )
 from orchestrator.environments.models.curriculum import Curriculum, SamplerKind, TaskEstimate
 from orchestrator.environments.models.drafts import DraftTask, EnvironmentDraft, TaskUpload
-from orchestrator.environments.models.egress import EgressDecision
+from orchestrator.environments.models.egress import EgressDecision, EgressLog
 from orchestrator.environments.models.environment import (
     Environment,
     EnvironmentKind,
@@ -27,6 +27,7 @@ __all__ = [
     "Curriculum",
     "DraftTask",
     "EgressDecision",
+    "EgressLog",
     "Environment",
     "EnvironmentCheck",
     "EnvironmentDraft",

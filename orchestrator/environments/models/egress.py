@@ -24,3 +24,22 @@ class EgressDecision(models.Model):
 
     def __str__(self) -> str:
         return f"{self.action} {self.method} {self.host}"
+
+
+class EgressLog(models.Model):
+    """How far a file of decisions has been read. Each machine has files of its own."""
+
+    version = models.ForeignKey(
+        "environments.EnvironmentVersion", on_delete=models.CASCADE, related_name="+"
+    )
+    place = models.CharField(max_length=300)
+    """Machine and path."""
+    offset_bytes = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["version", "place"], name="egress_log_place")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.place} to {self.offset_bytes}"
