@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.core.exceptions import PermissionDenied
 
-from orchestrator.environments.conformance import jobs as check_jobs
 from orchestrator.environments.conformance.catalogue import CATALOGUE
 from orchestrator.environments.conformance.finding import Finding, Status, passed
+from orchestrator.environments.conformance.graders import GRADERS
 from orchestrator.environments.conformance.preparing import replies_of, tasks_to_check
 from orchestrator.environments.conformance.queries import (
     badge_of,
@@ -30,9 +30,8 @@ from orchestrator.environments.models import (
 )
 from orchestrator.environments.services import NewTask, create_version
 from orchestrator.environments.terminal.tasks import generate
-from orchestrator.jobs import services as jobs
 from orchestrator.jobs.execution import run_attempt
-from orchestrator.jobs.models import JobState
+from orchestrator.jobs.models import Job, JobState
 from tests.base import People
 from tests.doubles.openenv_servers import FaultServer
 from tests.environments.conftest import ServerFactory, needs_bubblewrap
@@ -99,7 +98,7 @@ def test_a_failed_check_warns_on_runs_and_a_later_good_one_takes_it_back(
     async def good(subject: Subject) -> Finding:
         return passed("Nothing is paid.")
 
-    monkeypatch.setitem(check_jobs.GRADERS, "canary_floor", good)
+    monkeypatch.setitem(GRADERS, "canary_floor", good)
     run_check(people, version)
     assert warnings_for(version) == []
     assert version.checks.count() == 2
@@ -123,7 +122,7 @@ def test_a_grader_that_breaks_leaves_its_neighbours_alone(
     async def breaks(subject: Subject) -> Finding:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setitem(check_jobs.GRADERS, "seed_control", breaks)
+    monkeypatch.setitem(GRADERS, "seed_control", breaks)
     check = run_check(people, make_version(people, ready(shared_server("guess_env"))))
     result = check.results.get(check_id="seed_control")
     assert (result.status, "a defect" in result.evidence) == (Status.ERROR, True)
@@ -148,7 +147,7 @@ def test_an_interrupted_check_goes_on_where_it_was(
         return grader
 
     for name in CATALOGUE:
-        monkeypatch.setitem(check_jobs.GRADERS, name, counting(name))
+        monkeypatch.setitem(GRADERS, name, counting(name))
     with pytest.raises(SystemExit):
         run_attempt(check.job.pk)
     assert len(statuses(check)) == 3
@@ -177,7 +176,7 @@ def test_a_check_can_be_cancelled_and_keeps_what_it_found(
         await asyncio.Event().wait()
         raise AssertionError
 
-    monkeypatch.setitem(check_jobs.GRADERS, "reset_time", hangs)
+    monkeypatch.setitem(GRADERS, "reset_time", hangs)
     assert check.job_id is not None
     run_attempt(check.job_id)
     check.refresh_from_db()
@@ -194,7 +193,7 @@ def test_a_queued_check_is_cancelled_at_once(people: People) -> None:
     check.refresh_from_db()
     assert check.state == CheckState.CANCELLED
     assert check.job is not None
-    assert jobs.Job.objects.get(pk=check.job.pk).state == JobState.CANCELLED
+    assert Job.objects.get(pk=check.job.pk).state == JobState.CANCELLED
 
 
 def test_only_editors_check(people: People) -> None:
@@ -224,7 +223,7 @@ def test_sealed_tasks_are_played_only_where_there_are_no_others(people: People) 
 
 def test_a_transcript_of_function_calls_is_read_as_replies() -> None:
     call = {"function": {"name": "look", "arguments": {"at": "x"}}}
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "user", "content": "Task."},
         {"role": "assistant", "content": "", "tool_calls": [call]},
         {"role": "assistant", "content": "answer: 4"},

@@ -10,9 +10,9 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """What a failure means for the numbers."""
+    """What a failure concerns."""
 
-    BLOCKING = "blocking"
+    BLOCKING = "everything"
     """No episode works."""
     SCORES = "scores"
     """Scores may be wrong, or earned without the task."""

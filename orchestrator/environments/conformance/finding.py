@@ -62,3 +62,8 @@ def quoted(text: str, limit: int = 160) -> str:
     """Foreign text as part of evidence: one line, without control characters, shortened."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text[: limit + 1]).split())
     return line if len(line) <= limit else f"{line[:limit]}…"
+
+
+def counted(n: int, noun: str) -> str:
+    """`1 step`, `3 steps`."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

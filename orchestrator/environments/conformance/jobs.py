@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 
 from orchestrator.environments.conformance import services
-from orchestrator.environments.conformance.finding import failed, quoted, untold
+from orchestrator.environments.conformance.finding import Status, failed, quoted, untold
 from orchestrator.environments.conformance.graders import GRADERS
 from orchestrator.environments.conformance.preparing import served, subject_of
 from orchestrator.environments.conformance.running import DEADLINE_S, Graded, grade
 from orchestrator.environments.errors import ServerStartError
-from orchestrator.environments.models import CheckState, CheckStatus, EnvironmentCheck
+from orchestrator.environments.models import CheckState, EnvironmentCheck
 from orchestrator.environments.servers.spec import Server
 from orchestrator.jobs.models import Job, JobState
 from orchestrator.jobs.registry import JobContext, job_handler
@@ -45,7 +45,7 @@ def check(ctx: JobContext) -> None:
                 )
                 services.store_result(check=run, check_id=check_id, graded=graded, fence=ctx.fence)
                 ctx.progress()
-                if check_id == "startup" and graded.finding.status == CheckStatus.FAIL:
+                if check_id == "startup" and graded.finding.status is Status.FAIL:
                     _give_up(run, ctx, graded.finding.evidence)
     except (ServerStartError, ValueError) as exc:
         _give_up(run, ctx, quoted(str(exc), 500))

@@ -20,6 +20,7 @@ from typing import Any
 from orchestrator.environments.conformance.comparing import IDENTITY_FIELDS, leaves
 from orchestrator.environments.conformance.finding import (
     Finding,
+    counted,
     failed,
     passed,
     quoted,
@@ -78,8 +79,8 @@ async def no_solution_leakage(subject: Subject) -> Finding:
             paths=telling[:10],
         )
     return passed(
-        f"{n_secrets} secrets of {len(exercises)} tasks appear nowhere; nothing in metadata or "
-        "state wins.",
+        f"{counted(n_secrets, 'secret')} of {counted(len(exercises), 'task')} looked for and not "
+        "found; nothing in metadata or state wins.",
         secrets=n_secrets,
         values=len(shown[0].all),
     )

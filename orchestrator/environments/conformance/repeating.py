@@ -10,6 +10,7 @@ from typing import Any
 from orchestrator.environments.conformance.comparing import comparable, differing_paths, leaves
 from orchestrator.environments.conformance.finding import (
     Finding,
+    counted,
     failed,
     passed,
     quoted,
@@ -91,7 +92,7 @@ async def episode_determinism(subject: Subject) -> Finding:
             )
     if not n_steps:
         return untold("No action could be made to repeat.")
-    return passed(f"{n_steps} steps came out the same twice.", steps=n_steps)
+    return passed(f"{counted(n_steps, 'step')} came out the same twice.", steps=n_steps)
 
 
 async def episode_isolation(subject: Subject) -> Finding:
@@ -170,8 +171,9 @@ def marker_actions(maker: ActionMaker, marker: str) -> tuple[list[Action], list[
             [a for a in [maker.filled(**{shell: read})] if a],
         )
     # What says nothing of the marker itself: an environment may well echo.
-    leaving: list[Action] = [*maker.with_text(marker)][:3]
-    return leaving, [a for a in [maker.minimal()] if a is not None]
+    leaving: list[Action] = []
+    leaving.extend(maker.with_text(marker))
+    return leaving[:3], [a for a in [maker.minimal()] if a is not None]
 
 
 async def _interleaved(

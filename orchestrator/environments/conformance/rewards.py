@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from orchestrator.environments.conformance.finding import (
     Finding,
+    counted,
     failed,
     passed,
     quoted,
@@ -84,7 +85,10 @@ async def reward_well_formed(subject: Subject) -> Finding:
             f"No episode came to its end in {MAX_STEPS} steps, so that no last reward was seen.",
             **measured,
         )
-    return passed(f"{len(seen)} rewards in {n_steps} steps, {n_ends} ends, all good.", **measured)
+    return passed(
+        f"{counted(len(seen), 'reward')} in {counted(n_steps, 'step')}, {counted(n_ends, 'end')}, all good.",
+        **measured,
+    )
 
 
 async def reset_reward(subject: Subject) -> Finding:
@@ -198,13 +202,15 @@ async def oracle_max(subject: Subject) -> Finding:
                 scores=scores,
             )
     if scores:
-        return passed(f"{len(scores)} transcripts earned full reward.", scores=scores)
+        return passed(f"{counted(len(scores), 'transcript')} earned full reward.", scores=scores)
     for exercise in [e for e in subject.exercises if e.secrets][:EXERCISES]:
         best = await _best_answer(subject, maker, exercise)
         if best is not None and best.earned >= full_reward(exercise) - 1e-9:
             scores[exercise.key] = best.earned
     if scores:
-        return passed(f"The answers of {len(scores)} tasks earn full reward.", scores=scores)
+        return passed(
+            f"The answers of {counted(len(scores), 'task')} earn full reward.", scores=scores
+        )
     return skipped("No task has a reference transcript or an answer that could be played.")
 
 

@@ -8,6 +8,7 @@ import time
 
 from orchestrator.environments.conformance.finding import (
     Finding,
+    counted,
     failed,
     passed,
     quoted,
@@ -72,11 +73,11 @@ async def action_schema(subject: Subject) -> Finding:
     if schema is None:
         return warned("The server publishes no JSON schema of its actions at /schema.")
     maker = await subject.maker()
-    fields = list(schema.get("properties", {}))
+    fields = [name for name in schema.get("properties", {}) if name != "metadata"]
     if maker.calls_tools:
         if not maker.tools:
             return failed("The actions call tools, but list_tools names none.", tools=0)
-        return passed(f"{len(maker.tools)} tools are described.", tools=len(maker.tools))
+        return passed(f"{counted(len(maker.tools), 'tool')} described.", tools=len(maker.tools))
     if maker.minimal() is None:
         return warned(
             "No valid action could be made from the schema; checks that need one are less exact.",

@@ -66,10 +66,18 @@ def environment_checks(request: HttpRequest, project_id: int, slug: str) -> Http
         checks=checks,
         shown=shown,
         is_running=shown is not None and shown.state in OPEN_STATES,
-        lines=[(line, measures(line)) for line in lines],
+        lines=[(line, measures(line)) for line in ordered(lines, shown)],
         counts=counts(shown),
         n_done=sum(line.result is not None for line in lines),
     )
+
+
+def ordered(lines: list[Line], check: EnvironmentCheck | None) -> list[Line]:
+    """What needs a reader first; as they come while the check is made."""
+    if check is None or check.state in OPEN_STATES:
+        return lines
+    rank = {status: position for position, (status, _) in enumerate(COUNTED)}
+    return sorted(lines, key=lambda line: rank[line.result.status] if line.result else -1)
 
 
 def counts(check: EnvironmentCheck | None) -> list[tuple[str, str, int]]:
