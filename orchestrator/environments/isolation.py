@@ -21,7 +21,7 @@ _ELSEWHERE = {
     EnvironmentKind.DOCKER: ("docker", "A container with limits, on this machine's kernel."),
     EnvironmentKind.ACA: (
         "aca",
-        "A sandbox of Azure Container Apps; egress denied unless allowed.",
+        "An Azure Container Apps sandbox; egress denied unless allowed.",
     ),
 }
 _OPEN = "The version asks for an open network: its code can reach what this machine can."

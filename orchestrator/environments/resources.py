@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from orchestrator.environments.sandbox.policy import check_pattern
+
 NetworkMode = Literal["none", "allow-list", "open"]
 DEFAULT_SLOTS = 8
 
@@ -48,6 +50,8 @@ class Resources:
             raise ValueError("network.mode is none, allow-list or open")
         if self.network.mode == "allow-list" and not self.network.allowed_hosts:
             raise ValueError("network.mode allow-list needs allowed_hosts")
+        for host in self.network.allowed_hosts:
+            check_pattern(host)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Resources:
