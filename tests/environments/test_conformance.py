@@ -24,7 +24,7 @@ from tests.doubles.openenv_servers import FaultServer, raw_server
 from tests.environments.conftest import ServerFactory
 
 SETTINGS = EpisodeSettings(
-    connect_timeout_s=5, reset_timeout_s=10, step_timeout_s=5, slot_wait_s=2, reward_range=(0, 1)
+    connect_timeout_s=20, reset_timeout_s=20, step_timeout_s=20, slot_wait_s=2, reward_range=(0, 1)
 )
 WORDS = {"a": "orchid-garden", "b": "basalt-column"}
 NUMBERS = {"a": "4", "b": "7"}
@@ -63,7 +63,7 @@ def check(shared_server: ServerFactory) -> Check:
     async def run(check_id: str, fault: str = "", **changes: Any) -> Finding:
         server = shared_server("guess_env")
         await server.ready()
-        graded = await grade(GRADERS[check_id], subject_on(server, fault, **changes), deadline_s=20)
+        graded = await grade(GRADERS[check_id], subject_on(server, fault, **changes))
         return graded.finding
 
     return run

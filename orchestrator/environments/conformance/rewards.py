@@ -86,7 +86,8 @@ async def reward_well_formed(subject: Subject) -> Finding:
             **measured,
         )
     return passed(
-        f"{counted(len(seen), 'reward')} in {counted(n_steps, 'step')}, {counted(n_ends, 'end')}, all good.",
+        f"{counted(len(seen), 'reward')} in {counted(n_steps, 'step')}, "
+        f"{counted(n_ends, 'end')}, all good.",
         **measured,
     )
 
