@@ -9,7 +9,9 @@ import sys
 
 import benchmarks
 
-_NOT_BENCHMARKS = {"__main__", "figures", "live_writer", "stack"}
+_NOT_BENCHMARKS = {
+    *("__main__", "figures", "live_writer", "rollouts_client", "rollouts_server", "stack"),
+}
 
 
 def names() -> list[str]:

@@ -43,7 +43,7 @@ def use_temporary_data() -> tempfile.TemporaryDirectory[str]:
 
 @contextmanager
 def running(*, page: str = "/healthz", limit_s: float = 60.0) -> Iterator[Up]:
-    port = _free_port()
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     started_s = time.monotonic()
     command = [sys.executable, "manage.py", "up", "--no-model", "--port", str(port)]
@@ -67,7 +67,7 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -203,6 +203,8 @@ JOB_GRACE_S = env_seconds("SWITCHBACK_JOB_GRACE_S", default=5)
 # Jobs that one worker process runs at a time; each is a thread that waits most of the time.
 WORKER_SLOTS = env_int("SWITCHBACK_WORKER_SLOTS", default=4)
 GPU_SLOTS = env_int("SWITCHBACK_GPU_SLOTS", default=1)
+# After how long an environment server that nobody uses is stopped.
+SERVER_IDLE_S = env_seconds("SWITCHBACK_SERVER_IDLE_S", default=300)
 JOB_QUEUES = ["default", "rollouts", "gpu"]
 
 CELERY_BROKER_URL = "filesystem://"

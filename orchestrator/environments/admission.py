@@ -87,12 +87,14 @@ class Place:
     """Slots that the server may still hold for steps that were given up."""
     is_probed: bool = False
     """A lease on a marked slot has not been answered yet."""
+    is_checked: bool = False
+    """Somebody finds out whether it has died."""
     is_draining: bool = False
     is_closing: bool = False
 
     @property
     def is_open(self) -> bool:
-        return not (self.is_draining or self.is_closing)
+        return not (self.is_checked or self.is_draining or self.is_closing)
 
 
 @dataclass(eq=False)
@@ -122,6 +124,17 @@ class Lease:
         if self.gate.note_refused(self, waited_s, maximum):
             raise SlotRetractedError(self.number)
 
+    @property
+    def is_ours(self) -> bool:
+        return self.place.is_ours
+
+    def suspect(self, *, is_unreachable: bool) -> None:
+        """The connection was lost, or could not be made: no further episode until it is known
+        whether the server lives. One of ours that lives and cannot be reached is replaced.
+        """
+        if self.place.is_ours:
+            self.gate.suspect(self.place, is_unreachable)
+
     def release(self, *, is_stuck: bool = False) -> None:
         """`is_stuck`: a request was still running on the server."""
         if not self._is_released:
@@ -146,12 +159,14 @@ class Gate:
         *,
         want: Callable[[], None],
         retire: Callable[[Place], None],
+        check: Callable[[Place], None],
     ) -> None:
         """`want` starts another server and ends in `opened` or `start_failed`; `retire` closes one
-        and ends in `closed`. Neither may block.
+        and ends in `closed`; `check` finds out whether one lives and ends in `checked`. None of
+        them may block.
         """
         self.max_servers = max_servers
-        self._want, self._retire = want, retire
+        self._want, self._retire, self._check = want, retire, check
         self._lock = threading.Lock()  # protects everything below, the places included
         self._places: list[Place] = []
         self._queue: list[Ticket] = []
@@ -215,11 +230,12 @@ class Gate:
                 place.is_draining = True
             return not place.is_open or place.in_use > place.cap
 
-    def drain(self, place: Place) -> None:
-        """No further episode on it; it is replaced when those that run have ended."""
+    def suspect(self, place: Place, is_unreachable: bool) -> None:
         with self._lock:
-            place.is_draining = place.is_ours
-        self.settle()
+            place.is_draining = place.is_draining or is_unreachable
+            is_first, place.is_checked = not place.is_checked, True
+        if is_first:
+            self._check(place)
 
     def release(self, lease: Lease, is_stuck: bool) -> None:
         place = lease.place
@@ -256,6 +272,11 @@ class Gate:
         with self._lock:
             if place in self._places:
                 self._places.remove(place)
+        self.settle()
+
+    def checked(self, place: Place) -> None:
+        with self._lock:
+            place.is_checked = False
         self.settle()
 
     def places(self) -> list[Place]:

@@ -130,8 +130,8 @@ async def run_episode(
     """One episode at `base_url`. Foreign faults become the result; see the module's text.
 
     `cancel`: set it to end the episode; a verdict that has arrived stays. Cancelling the task
-    closes the connection and passes through. `verifier_files`: files of a local environment that
-    decide the reward; if one changes meanwhile, the reward is not used. `lists_tools`: ask a server
+    closes the connection and passes through. `verifier_files`: beside those of the settings.
+    `lists_tools`: ask a server
     of tools for them after the reset.
     """
     progress = _Progress()
@@ -142,7 +142,7 @@ async def run_episode(
             settings or EpisodeSettings(),
             dict(reset or {}),
             hook,
-            verifier_files,
+            [*verifier_files, *map(Path, (settings or EpisodeSettings()).verifier_files)],
             progress,
             lists_tools,
         )
@@ -185,7 +185,7 @@ async def _drive(
     progress: _Progress,
     lists_tools: bool,
 ) -> EpisodeResult:
-    digests = await asyncio.to_thread(_digests, verifier_files)
+    digests = await asyncio.to_thread(_digests, verifier_files) if verifier_files else {}
 
     async def tell(kind: str, **payload: Any) -> None:
         if hook is not None:
@@ -200,7 +200,7 @@ async def _drive(
             await tell("reset", **_shown(observation))
             tools = await session.list_tools() if lists_tools else []
             score = await _steps(session, policy, settings, observation, progress, tell, tools)
-            changed = await asyncio.to_thread(_changed, digests)
+            changed = await asyncio.to_thread(_changed, digests) if digests else ""
             if changed:
                 raise EpisodeError(
                     Cause.VERIFIER_TAMPERED,

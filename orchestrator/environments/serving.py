@@ -70,4 +70,5 @@ def episode_settings(
         raise ValueError(f"unknown limit {sorted(unknown)[0]}; known: {', '.join(sorted(known))}")
     if chosen.get("reward_range") is not None:
         chosen["reward_range"] = tuple(chosen["reward_range"])
+    chosen["verifier_files"] = tuple(chosen.get("verifier_files", ()))
     return EpisodeSettings(**chosen)

@@ -19,14 +19,12 @@ row end the episode.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 from orchestrator.environments.actions import (
     LIST_TOOLS,
@@ -44,59 +42,29 @@ from orchestrator.environments.connection import (
     plain,
 )
 from orchestrator.environments.errors import ActionRejectedError, Cause, EpisodeError
+from orchestrator.environments.explaining import (
+    explained,
+    in_use,
+    mib,
+    refused_reset,
+    refused_step,
+    unstarted,
+)
+from orchestrator.environments.limits import EpisodeSettings
+from orchestrator.environments.observing import Observation, observed, shortened
+
+__all__ = [
+    "EpisodeSession",
+    "EpisodeSettings",
+    "Observation",
+    "StepOutcome",
+    "Waiting",
+    "shortened",
+]
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
 PAUSE_GROWTH = 1.6
-_MIB = 2**20
-
-
-@dataclass(frozen=True)
-class EpisodeSettings:
-    """Limits of an episode and how its rewards become a score."""
-
-    connect_timeout_s: float = 10.0
-    reset_timeout_s: float = 60.0
-    """Apart from a step's: first resets of real environments take 15 s and more."""
-    step_timeout_s: float = 60.0
-    slot_wait_s: float = 60.0
-    """How long to wait for a free slot of the server."""
-    max_steps: int = 20
-    max_action_bytes: int = 8 * _MIB
-    max_observation_bytes: int = 64 * _MIB
-    max_text_chars: int = 65536
-    """Texts of observations are shortened to this before anyone gets them."""
-    max_rejected_actions: int = 3
-    reward_aggregate: Literal["last", "sum"] = "last"
-    """`last`: the reward of the step that ended the episode; `sum`: of all steps, that one too."""
-    reward_range: tuple[float, float] | None = None
-    """What the environment declares; anything outside is no score."""
-    truncation_reward: float | None = None
-    """The score of an episode that does not end in time, where a person has decided on one."""
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name in ("connect_timeout_s", "reset_timeout_s", "step_timeout_s"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be a positive number of seconds")
-        if self.max_steps < 1 or self.max_rejected_actions < 1:
-            raise ValueError("max_steps and max_rejected_actions must be at least 1")
-        if self.reward_aggregate not in ("last", "sum"):
-            raise ValueError("reward_aggregate is last or sum")
-
-
-@dataclass(frozen=True)
-class Observation:
-    """What the environment showed, ready for a policy: no metadata, texts of bounded length."""
-
-    fields: dict[str, Any]
-    metadata: dict[str, Any]
-    """For people only."""
-    size_bytes: int
-    """Of the whole frame as received."""
-    sha256: str
-    """Of the whole frame as received."""
-    is_shortened: bool
 
 
 @dataclass(frozen=True)
@@ -214,10 +182,10 @@ class EpisodeSession:
                 raise
             except Refused as exc:
                 await self._end()
-                raise self._refused_step(exc, number) from exc
+                raise refused_step(exc, number, has_schema=self._schema is not None) from exc
             except EpisodeError as exc:
                 await self._end()
-                raise self._explained(exc, number) from exc
+                raise explained(exc, number, self.settings) from exc
             except BaseException:
                 await self._end()
                 raise
@@ -251,7 +219,7 @@ class EpisodeSession:
                 return []
             except EpisodeError as exc:
                 await self._end()
-                raise self._explained(exc, self._n_steps + 1) from exc
+                raise explained(exc, self._n_steps + 1, self.settings) from exc
             except BaseException:
                 await self._end()
                 raise
@@ -288,7 +256,7 @@ class EpisodeSession:
                 return await self._try_reset(frame)
             except Refused as exc:
                 if exc.code != "CAPACITY_REACHED":
-                    raise self._refused_reset(exc) from exc
+                    raise refused_reset(exc) from exc
                 waited_s = time.monotonic() - started_at
                 waiting = Waiting(
                     waited_s, _count(exc.data, "active_sessions"), _count(exc.data, "max_sessions")
@@ -301,7 +269,8 @@ class EpisodeSession:
                 raise EpisodeError(
                     Cause.NO_CAPACITY,
                     f"No free slot on the environment server within "
-                    f"{self.settings.slot_wait_s:g} s{_in_use(waiting)}. No score.",
+                    f"{self.settings.slot_wait_s:g} s"
+                    f"{in_use(waiting.active, waiting.maximum)}. No score.",
                 )
             if self._on_waiting is not None:
                 await self._on_waiting(waiting)
@@ -328,37 +297,10 @@ class EpisodeSession:
                 frame, timeout_s=settings.reset_timeout_s, timeout_cause=Cause.RESET_TIMEOUT
             )
         except EpisodeError as exc:
-            raise self._unstarted(exc) from exc
+            raise unstarted(exc, settings) from exc
         if "observation" not in answer.data:
-            raise self._unstarted(EpisodeError(Cause.PROTOCOL_VIOLATION))
+            raise unstarted(EpisodeError(Cause.PROTOCOL_VIOLATION), settings)
         return answer
-
-    def _unstarted(self, exc: EpisodeError) -> EpisodeError:
-        texts = {
-            Cause.RESET_TIMEOUT: "The environment did not start the episode within "
-            f"{self.settings.reset_timeout_s:g} s.",
-            Cause.OBSERVATION_TOO_LARGE: "The first observation is larger than "
-            f"{_mib(self.settings.max_observation_bytes)}.",
-            Cause.PROTOCOL_VIOLATION: "The environment's answer to reset is not an OpenEnv answer.",
-            Cause.REWARD_INVALID: "The environment's answer to reset is not an OpenEnv answer.",
-        }
-        lost = "The environment server closed the connection while the episode was starting."
-        text = texts.get(exc.cause, lost)
-        # The reward of a reset is never a score; an odd one only shows a broken server.
-        is_odd_reward = exc.cause is Cause.REWARD_INVALID
-        cause = Cause.PROTOCOL_VIOLATION if is_odd_reward else exc.cause
-        if cause is Cause.SESSION_LOST:
-            cause = Cause.SERVER_LOST
-        return EpisodeError(cause, f"{text} No score.", raw=exc.raw)
-
-    def _refused_reset(self, exc: Refused) -> EpisodeError:
-        if exc.code == "FACTORY_ERROR":
-            text = "The environment could not be created on its server"
-            cause = Cause.ENV_FACTORY_FAILED
-        else:
-            text, cause = "The environment refused to start the episode", Cause.RESET_FAILED
-        detail = f": {exc.text}" if exc.text else ""
-        return EpisodeError(cause, f"{text}{detail}. No score.", raw=exc.raw)
 
     # --- step ----------------------------------------------------------------------------------
 
@@ -383,7 +325,7 @@ class EpisodeSession:
         if size > limit:
             raise EpisodeError(
                 Cause.ACTION_TOO_LARGE,
-                f"The action of step {number} is {_mib(size)}; at most {_mib(limit)} can be sent. "
+                f"The action of step {number} is {mib(size)}; at most {mib(limit)} can be sent. "
                 "No score.",
             )
         if self._schema is not None:
@@ -404,43 +346,13 @@ class EpisodeSession:
             f"({reason}). No score.",
         )
 
-    def _refused_step(self, exc: Refused, number: int) -> EpisodeError:
-        if exc.code == "VALIDATION_ERROR" and self._schema is not None:
-            text = f"The environment failed at step {number} although the action fits its schema"
-        elif exc.text:
-            text = f"The environment failed at step {number}: {exc.text}"
-        else:
-            text = f"The environment reported an error at step {number} without saying which"
-        return EpisodeError(Cause.ENV_EXCEPTION, f"{text}. No score.", raw=exc.raw)
-
-    def _explained(self, exc: EpisodeError, number: int) -> EpisodeError:
-        """The connection's cause with a sentence that names the step and the limit."""
-        settings = self.settings
-        before = f"after step {number - 1}" if number > 1 else "before step 1"
-        texts = {
-            Cause.STEP_TIMEOUT: f"Step {number} did not answer within "
-            f"{settings.step_timeout_s:g} s.",
-            Cause.SERVER_LOST: "The environment server closed the connection while step "
-            f"{number} was running.",
-            Cause.SESSION_LOST: f"The connection to the environment was lost {before}; the "
-            "episode cannot be continued.",
-            Cause.OBSERVATION_TOO_LARGE: f"The observation of step {number} is larger than "
-            f"{_mib(settings.max_observation_bytes)}.",
-            Cause.PROTOCOL_VIOLATION: f"The environment's answer to step {number} is not an "
-            "OpenEnv answer.",
-            Cause.REWARD_INVALID: f"The reward of step {number} is not a finite number.",
-        }
-        if exc.cause not in texts:
-            return exc
-        return EpisodeError(exc.cause, f"{texts[exc.cause]} No score.", raw=exc.raw)
-
     # --- both ----------------------------------------------------------------------------------
 
     async def _observation(self, answer: Answer) -> Observation:
         max_chars = self.settings.max_text_chars
         if answer.size_bytes > LARGE_BYTES:
-            return await asyncio.to_thread(_observed, answer, max_chars)
-        return _observed(answer, max_chars)
+            return await asyncio.to_thread(observed, answer, max_chars)
+        return observed(answer, max_chars)
 
     async def _end(self) -> None:
         self._is_over = True
@@ -457,57 +369,6 @@ def _is_long(action: Mapping[str, Any]) -> bool:
     return any(isinstance(v, str) and len(v) > LARGE_BYTES for v in action.values())
 
 
-def _observed(answer: Answer, max_chars: int) -> Observation:
-    metadata = answer.data["observation"].pop("metadata", None)
-    fields, is_shortened = shortened(answer.data["observation"], max_chars)
-    encoded = answer.text.encode(errors="replace")
-    return Observation(
-        fields=fields,
-        metadata=metadata if isinstance(metadata, dict) else {},
-        size_bytes=answer.size_bytes,
-        sha256=hashlib.sha256(encoded).hexdigest(),
-        is_shortened=is_shortened,
-    )
-
-
-def shortened(value: dict[str, Any], max_chars: int) -> tuple[dict[str, Any], bool]:
-    """The value with each long text cut and marked; as a whole at most four times `max_chars`.
-
-    What is large by number rather than by length becomes one shortened text of its JSON.
-    """
-    cut, is_cut = _cut(value, max_chars)
-    if len(json.dumps(cut)) > 4 * max_chars:
-        return {"text": _cut_text(json.dumps(cut), max_chars)}, True
-    return cut, is_cut
-
-
-def _cut(value: Any, max_chars: int) -> tuple[Any, bool]:
-    if isinstance(value, str):
-        is_long = len(value) > max_chars
-        return (_cut_text(value, max_chars) if is_long else value), is_long
-    if isinstance(value, dict):
-        pairs = {key: _cut(item, max_chars) for key, item in value.items()}
-        return {k: item for k, (item, _) in pairs.items()}, any(c for _, c in pairs.values())
-    if isinstance(value, list):
-        items = [_cut(item, max_chars) for item in value]
-        return [item for item, _ in items], any(c for _, c in items)
-    return value, False
-
-
-def _cut_text(text: str, max_chars: int) -> str:
-    return f"{text[:max_chars]}\n[shortened: {len(text)} characters in all]"
-
-
-def _mib(size_bytes: int) -> str:
-    return f"{size_bytes / _MIB:.1f} MiB" if size_bytes >= _MIB else f"{size_bytes} bytes"
-
-
 def _count(data: Mapping[str, Any], name: str) -> int | None:
     value = data.get(name)
     return value if isinstance(value, int) else None
-
-
-def _in_use(waiting: Waiting) -> str:
-    if waiting.active is None or waiting.maximum is None:
-        return ""
-    return f" ({waiting.active} of {waiting.maximum} in use)"

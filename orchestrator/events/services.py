@@ -66,37 +66,64 @@ def _append(batches: Mapping[int, Sequence[NewEvent]], fence: Fence | None) -> d
         stream_id: [(item.kind, storable(item)) for item in items]
         for stream_id, items in batches.items()
     }
-    last_seqs: dict[int, int] = {}
-    is_postgresql = connection.vendor == "postgresql"
     with transaction.atomic(savepoint=False), connection.cursor() as cursor:
         if fence is not None:
             hold_fence(fence)
         now = connection.ops.adapt_datetimefield_value(timezone.now())
-        rows: list[tuple[Any, ...]] = []
+        last_seqs: dict[int, int] = {}
         # In order of id: two writers of the same streams cannot wait for each other.
-        for stream_id, items in sorted(prepared.items()):
-            cursor.execute(_BUMP, [len(items), stream_id])
-            bumped = cursor.fetchone()
-            if bumped is None:
-                raise Stream.DoesNotExist(f"no stream {stream_id}")
-            last_seqs[stream_id] = bumped[0]
-            first_seq = bumped[0] - len(items) + 1
-            rows.extend(
-                (stream_id, first_seq + index, kind, payload, now)
-                for index, (kind, payload) in enumerate(items)
+        counts = [(stream_id, len(items)) for stream_id, items in sorted(prepared.items())]
+        for start in range(0, len(counts), _STREAMS_AT_ONCE):
+            last_seqs |= _bumped(cursor, dict(counts[start : start + _STREAMS_AT_ONCE]))
+        rows = [
+            (stream_id, last_seqs[stream_id] - len(items) + index, kind, payload, now)
+            for stream_id, items in prepared.items()
+            for index, (kind, payload) in enumerate(items, start=1)
+        ]
+        row = _ROW_POSTGRESQL if connection.vendor == "postgresql" else _ROW
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            chunk = rows[start : start + _ROWS_AT_ONCE]
+            cursor.execute(
+                f"{_INSERT} {', '.join([row] * len(chunk))}",
+                [value for values in chunk for value in values],
             )
-        if rows:
-            cursor.executemany(_INSERT_POSTGRESQL if is_postgresql else _INSERT, rows)
         _notify(last_seqs)
     return last_seqs
 
 
-_BUMP = "UPDATE events_stream SET last_seq = last_seq + %s WHERE id = %s RETURNING last_seq"
-_INSERT = "INSERT INTO events_event (stream_id, seq, kind, payload, at) VALUES (%s, %s, %s, %s, %s)"
-_INSERT_POSTGRESQL = (
-    "INSERT INTO events_event (stream_id, seq, kind, payload, at)"
-    " VALUES (%s, %s, %s, %s::jsonb, %s)"
-)
+_INSERT = "INSERT INTO events_event (stream_id, seq, kind, payload, at) VALUES"
+_ROW, _ROW_POSTGRESQL = "(%s, %s, %s, %s, %s)", "(%s, %s, %s, %s::jsonb, %s)"
+_ROWS_AT_ONCE = 200
+_STREAMS_AT_ONCE = 500
+"""Of one statement; SQLite takes 32,766 parameters."""
+
+
+def _bumped(cursor: Any, counts: Mapping[int, int]) -> dict[int, int]:
+    """Adds to the counters, which locks them, and gives what they are. One statement on SQLite."""
+    ids = list(counts)
+    marks = ", ".join(["%s"] * len(ids))
+    if connection.vendor == "postgresql" and len(ids) > 1:
+        cursor.execute(
+            f"SELECT id FROM events_stream WHERE id IN ({marks}) ORDER BY id FOR UPDATE",
+            ids,
+        )
+    if len(ids) == 1:
+        cursor.execute(
+            "UPDATE events_stream SET last_seq = last_seq + %s WHERE id = %s"
+            " RETURNING id, last_seq",
+            [counts[ids[0]], ids[0]],
+        )
+    else:
+        cases = " ".join(["WHEN %s THEN %s"] * len(ids))
+        cursor.execute(
+            f"UPDATE events_stream SET last_seq = last_seq + CASE id {cases} END"
+            f" WHERE id IN ({marks}) RETURNING id, last_seq",
+            [*(number for pair in counts.items() for number in pair), *ids],
+        )
+    bumped = dict(cursor.fetchall())
+    if missing := [stream_id for stream_id in ids if stream_id not in bumped]:
+        raise Stream.DoesNotExist(f"no stream {missing[0]}")
+    return bumped
 
 
 def _notify(stream_ids: Mapping[int, int]) -> None:

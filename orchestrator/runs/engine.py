@@ -1,9 +1,9 @@
 """The rollout engine: all open rollouts of a run, many at a time, in one event loop.
 
 A run's worker thread reads what is needed, then runs the loop. Rollouts that have no result yet are
-attempted, those that a dead worker left half-way again; the others are facts. The loop is
-interrupted by cancel, stop or a lost lease; what has no result then stays open. A run ends when no
-rollout is open.
+attempted; the others are facts. Each waits for a slot of an environment server (`admission`) before
+it begins. The loop is interrupted by cancel, stop or a lost lease; what has no result then stays
+open. A run ends when no rollout is open.
 """
 
 from __future__ import annotations
@@ -11,67 +11,46 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from optimizer.models import HarnessVersion
-from optimizer.store import load_harness
-from orchestrator.agents.client import (
-    RETRY_FOR_S,
-    ChatModel,
-    Endpoint,
-    LocalModel,
-    ModelClient,
-)
+from orchestrator.agents.client import RETRY_FOR_S, ChatModel, LocalModel, ModelClient
 from orchestrator.agents.conversation import ChatConversation, TokenConversation
 from orchestrator.agents.functions import FunctionSupport
-from orchestrator.agents.models import EndpointKind, ModelEndpoint
 from orchestrator.agents.services import remember_tool_support
-from orchestrator.agents.types import Conversation, Sampling
-from orchestrator.environments.errors import ServerStartError
+from orchestrator.agents.types import Conversation
+from orchestrator.environments.admission import Gate, SlotRetractedError, admitted
+from orchestrator.environments.errors import Cause, ServerStartError
 from orchestrator.environments.servers.pool import ServerPool
-from orchestrator.environments.serving import (
-    data_folder,
-    episode_settings,
-    kind_of,
-    server_spec,
-)
+from orchestrator.environments.serving import data_folder, server_spec
 from orchestrator.events.services import LeaseLost, NewEvent
 from orchestrator.jobs.errors import Cancelled, Stopped
 from orchestrator.jobs.registry import JobContext
 from orchestrator.runs import queries
 from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout, RolloutState, Run
+from orchestrator.runs.preparing import Prepared, prepare
+from orchestrator.runs.record import Announce
 from orchestrator.runs.recorder import Recorder, Write
-from orchestrator.runs.rollout import AgentRollout, Announce, RolloutPlan
+from orchestrator.runs.recovery import replace_lost_rollouts
+from orchestrator.runs.rollout import AgentRollout, RolloutPlan
 from orchestrator.runs.services import end_failed_run, finish_run, mark_running
 from orchestrator.runs.signals import rollout_ended
-from rubrics.codec import from_json
 
 WATCH_S = 0.2
 """How soon a loop notices that it should end."""
+TELL_CAPACITY_S = 1.0
+"""At most this often a run tells how full its servers are."""
 MODEL_PATIENCE_S = RETRY_FOR_S
 """How long a rollout waits for a model that is away before it gives up."""
-ROLLOUT_LIMIT_S = 900.0
-"""For one rollout, waiting for the model included: nothing may hold a run for ever."""
+MAX_ADMISSIONS = 20
+"""How often the slot of a rollout may be taken back before it has begun."""
 
 log = structlog.get_logger(__name__)
-servers = ServerPool(data_folder())
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What the loop needs, so that it never touches the database itself."""
-
-    run: Run
-    endpoint: Endpoint
-    is_token_exact: bool
-    plans: Sequence[RolloutPlan]
-    samplings: Mapping[int, Sampling]
-    """By harness version."""
+servers = ServerPool(data_folder(), idle_s=settings.SERVER_IDLE_S)
 
 
 def execute_run(*, run: Run, ctx: JobContext) -> None:
@@ -83,84 +62,23 @@ def execute_run(*, run: Run, ctx: JobContext) -> None:
     if run.has_ended:
         return
     mark_running(run=run, fence=ctx.fence)
+    replace_lost_rollouts(run=run, fence=ctx.fence)
     with ExitStack() as stack:
         try:
-            # A server of ours is held until the stack closes.
             spec = server_spec(run.environment_version)
-            base_url = stack.enter_context(servers.server(spec)).base_url
+            prepared = prepare(run)
+            # Held until the stack closes, so that the servers of this run are not idle.
+            stack.enter_context(servers.server(spec))
         except (ServerStartError, ValueError) as exc:
             end_failed_run(run=run, error=str(exc), fence=ctx.fence)
             return
-        prepared = prepare(run, base_url)
         if prepared.plans:
-            asyncio.run(_run_all(prepared, ctx))
+            asyncio.run(_run_all(prepared, servers.gate(spec), ctx))
     ctx.check()
     finish_run(run=run, fence=ctx.fence)
 
 
-def prepare(run: Run, base_url: str) -> Prepared:
-    """Reads the open rollouts with everything that they need."""
-    rollouts = list(
-        Rollout.objects.filter(run=run, state__in=OPEN_ROLLOUT_STATES)
-        .select_related("task", "harness", "run__model", "run__environment_version__environment")
-        .order_by("replicate", "id")
-    )
-    versions = {r.harness_id: r.harness for r in rollouts}
-    harnesses = {pk: load_harness(version) for pk, version in versions.items()}
-    rubric = from_json(run.rubric_version.spec)
-    kind = kind_of(run.environment_version)
-    plans = [
-        RolloutPlan(
-            rollout=rollout,
-            harness=harnesses[rollout.harness_id],
-            base_url=base_url,
-            settings=episode_settings(
-                run.environment_version,
-                max_steps=harnesses[rollout.harness_id].limits.max_steps,
-                limits=rollout.task.limits,
-            ),
-            kind=kind,
-            rubric=rubric,
-            price_in=run.model.price_in_usd_per_mtok,
-            price_out=run.model.price_out_usd_per_mtok,
-        )
-        for rollout in rollouts
-    ]
-    return Prepared(
-        run=run,
-        endpoint=endpoint_of(run.model, run.adapter_name, run.adapter_path),
-        is_token_exact=run.model.kind == EndpointKind.LOCAL,
-        plans=plans,
-        samplings={pk: _sampling(run, versions[pk], harnesses[pk]) for pk in harnesses},
-    )
-
-
-def endpoint_of(model: ModelEndpoint, adapter_name: str = "", adapter_path: str = "") -> Endpoint:
-    local = f"http://127.0.0.1:{settings.MODEL_PORT}"
-    return Endpoint(
-        base_url=local
-        if model.kind == EndpointKind.LOCAL and not model.base_url
-        else model.base_url,
-        model=adapter_name or model.model,
-        adapter_path=adapter_path,
-    )
-
-
-def _sampling(run: Run, version: HarnessVersion, harness: Any) -> Sampling:
-    values = {
-        "temperature": harness.sampling.temperature,
-        "max_tokens": harness.sampling.max_tokens,
-        "stop": tuple(harness.sampling.stop),
-        **run.sampling,
-    }
-    return Sampling(
-        temperature=float(values["temperature"]),
-        max_tokens=int(values["max_tokens"]),
-        stop=tuple(values["stop"]),
-    )
-
-
-async def _run_all(prepared: Prepared, ctx: JobContext) -> None:
+async def _run_all(prepared: Prepared, gate: Gate, ctx: JobContext) -> None:
     slots = asyncio.Semaphore(prepared.run.concurrency)
     interruption: list[Exception] = []
     client = ModelClient(prepared.endpoint, retry_for_s=MODEL_PATIENCE_S)
@@ -176,14 +94,13 @@ async def _run_all(prepared: Prepared, ctx: JobContext) -> None:
 
         async def one(plan: RolloutPlan) -> None:
             async with slots:
-                rollout = AgentRollout(
-                    plan, _conversation(prepared, client, support, plan), recorder
-                )
-                await _attempt(rollout, plan, recorder, announce)
+                conversation = conversation_for(prepared, client, support, plan)
+                rollout = AgentRollout(plan, conversation, recorder)
+                await _attempt(rollout, plan, gate, recorder, announce)
 
         try:
             async with asyncio.TaskGroup() as group:
-                watch = group.create_task(_watch(ctx))
+                watch = group.create_task(_watch(prepared.run, gate, recorder, ctx))
                 async with asyncio.TaskGroup() as rollouts:
                     for plan in prepared.plans:
                         rollouts.create_task(one(plan))
@@ -203,13 +120,20 @@ def _leaves(group: BaseExceptionGroup[Any]) -> list[Exception]:
     return leaves
 
 
-async def _watch(ctx: JobContext) -> None:
+async def _watch(run: Run, gate: Gate, recorder: Recorder, ctx: JobContext) -> None:
+    """Ends the loop when it should end, and tells how full the servers are."""
+    loop = asyncio.get_running_loop()
+    told, tell_at = None, loop.time()
     while True:
         ctx.check()
         await asyncio.sleep(WATCH_S)
+        usage = gate.usage()
+        if usage != told and loop.time() >= tell_at:
+            told, tell_at = usage, loop.time() + TELL_CAPACITY_S
+            await recorder.append(run.stream_id, [NewEvent("capacity", asdict(usage))])
 
 
-def _conversation(
+def conversation_for(
     prepared: Prepared, client: ModelClient, support: FunctionSupport, plan: RolloutPlan
 ) -> Conversation:
     sampling = prepared.samplings[plan.rollout.harness_id]
@@ -219,26 +143,49 @@ def _conversation(
 
 
 async def _attempt(
-    rollout: AgentRollout, plan: RolloutPlan, recorder: Recorder, announce: Announce
+    rollout: AgentRollout, plan: RolloutPlan, gate: Gate, recorder: Recorder, announce: Announce
 ) -> None:
     """The boundary around one rollout: whatever it does, its neighbours go on."""
+
+    async def fail(cause: str, message: str) -> None:
+        await _record_failure(plan.rollout, recorder, announce, cause, message)
+
     try:
-        async with asyncio.timeout(ROLLOUT_LIMIT_S):
-            await rollout.run(announce=announce)
+        await _admit(rollout, plan, gate, announce)
     except (LeaseLost, Cancelled, Stopped):
         raise
+    except SlotRetractedError:
+        await fail(
+            Cause.NO_CAPACITY,
+            f"The environment server took the slot back {MAX_ADMISSIONS} times. No score.",
+        )
+    except ServerStartError as exc:
+        await fail(Cause.ENV_UNREACHABLE, f"{exc} No score.")
     except TimeoutError:
-        await _record_failure(
-            plan.rollout,
-            recorder,
-            announce,
+        limit = f"{plan.settings.episode_timeout_s:g} s"
+        await fail(
             "rollout_timeout",
-            f"The rollout did not end within {ROLLOUT_LIMIT_S:.0f} s.",
+            f"The rollout did not end within {limit} (episode_timeout_s). No score.",
         )
     except Exception as exc:  # boundary: recorded on the rollout
         log.exception("rollout failed", rollout_id=plan.rollout.pk)
-        reason = f"{type(exc).__name__}: {exc}"
-        await _record_failure(plan.rollout, recorder, announce, "internal", reason)
+        await fail("internal", f"{type(exc).__name__}: {exc}")
+
+
+async def _admit(rollout: AgentRollout, plan: RolloutPlan, gate: Gate, announce: Announce) -> None:
+    """Waits for a slot and runs; again if the server did not have it after all."""
+    number: int | None = None
+    for last in range(MAX_ADMISSIONS):
+        async with admitted(gate, rollout.queued, number) as lease:
+            try:
+                # The wait for a slot does not count: it is the neighbours' time.
+                async with asyncio.timeout(plan.settings.episode_timeout_s):
+                    await rollout.run(lease, announce=announce)
+                return
+            except SlotRetractedError as exc:
+                if last + 1 == MAX_ADMISSIONS:
+                    raise
+                number = exc.number
 
 
 async def _record_failure(

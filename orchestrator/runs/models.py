@@ -3,8 +3,8 @@
 A run is a batch of rollouts on one environment version, graded by one rubric version, with one
 model and one version of its weights. Its rollouts are facts, unique per (run, harness, task,
 replicate); the seed of each is a hash of these, so that a run which resumes asks exactly for the
-rollouts that have no result. A rollout that was cut off by a kill is attempted again under the same
-row: its events say so and the sequence goes on without a gap.
+rollouts that have no result. A rollout that was cut off by a kill ends as errored, with what it had
+done, and a new one takes its place: `retry_of` names the old one, which counts no more.
 
 A score has four states; only `scored` has a number, which database constraints keep.
 """
@@ -96,6 +96,13 @@ class RolloutState(models.TextChoices):
 OPEN_ROLLOUT_STATES = (RolloutState.PENDING, RolloutState.RUNNING)
 
 
+class CountedRollouts(models.Manager["Rollout"]):
+    """Without those that a retry has replaced."""
+
+    def get_queryset(self) -> models.QuerySet[Rollout]:
+        return super().get_queryset().filter(is_replaced=False)
+
+
 class Rollout(models.Model):
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="rollouts")
     stream = models.OneToOneField("events.Stream", on_delete=models.PROTECT, related_name="rollout")
@@ -109,6 +116,12 @@ class Rollout(models.Model):
         max_length=16, choices=RolloutState.choices, default=RolloutState.PENDING
     )
     attempt = models.PositiveSmallIntegerField(default=0)
+    """1 for the first; 0 before it started."""
+    retry_of = models.OneToOneField(
+        "self", null=True, on_delete=models.SET_NULL, related_name="retry"
+    )
+    is_replaced = models.BooleanField(default=False)
+    """Its worker was lost, and a retry has taken its place."""
     score = models.FloatField(null=True)
     reward = models.FloatField(null=True)
     """What the environment itself gave; null when it gave nothing."""
@@ -124,11 +137,16 @@ class Rollout(models.Model):
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
 
+    objects = CountedRollouts()
+    everything = models.Manager["Rollout"]()
+
     class Meta:
         ordering = ["id"]
         constraints = [
             models.UniqueConstraint(
-                fields=["run", "harness", "task", "replicate"], name="rollout_once"
+                fields=["run", "harness", "task", "replicate"],
+                condition=models.Q(is_replaced=False),
+                name="rollout_once",
             ),
             models.CheckConstraint(
                 condition=(

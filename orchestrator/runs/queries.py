@@ -135,7 +135,7 @@ class RolloutDetail:
 
 
 def rollout_detail(rollout_id: int) -> RolloutDetail:
-    rollout = Rollout.objects.select_related(
+    rollout = Rollout.everything.select_related(
         "run__environment_version__environment",
         "run__rubric_version__rubric",
         "run__model",
@@ -181,6 +181,7 @@ def rollout_row(rollout: Rollout) -> dict[str, Any]:
         "attempt": rollout.attempt,
         "cause": rollout.cause,
         "message": rollout.message,
+        "is_replaced": rollout.is_replaced,
     }
 
 

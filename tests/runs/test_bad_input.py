@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from orchestrator.environments.session import EpisodeSession
 from orchestrator.events.services import Fence, NewEvent, append
 from orchestrator.jobs import lease
 from orchestrator.runs import engine, queries
@@ -128,23 +131,39 @@ def test_a_server_that_dies_in_a_step(
 def test_a_full_session_table(
     people: People, make_server: MakeServer, make_model: MakeModel
 ) -> None:
-    """One slot: who has it ends well, the others are told how many there are."""
-    held = threading.Event()
+    """One slot where 64 are assumed: the server's word counts, and the rollouts take turns."""
 
     def script(asked: Asked) -> str:
-        held.wait(2.0)
+        threading.Event().wait(0.5)
         return FINISH
 
     server = make_server(env={"MAX_CONCURRENT_ENVS": "1"})
     version = make_version(people.project, server.base_url, slot_wait_s=0.3)
     run = execute(make_run(people.project, version=version, model_url=make_model(script).url))
-    errored = [r for r in rollouts(run) if r.state == RolloutState.ERRORED]
-    assert len(errored) == 2
-    for rollout in errored:
-        assert_errored(rollout, "no_capacity", "0.3 s", "1 of 1 in use")
+    assert [(r.state, r.score, r.attempt) for r in rollouts(run)] == [("scored", 1.0, 1)] * 3
+    waited = [e.payload for r in rollouts(run) for e in events(r.stream_id, "waiting")]
+    assert {e["maximum"] for e in waited} == {1}
+    assert_gapless()
+
+
+def test_a_slot_that_somebody_else_holds(
+    people: People, make_server: MakeServer, make_model: MakeModel
+) -> None:
+    server = make_server(env={"MAX_CONCURRENT_ENVS": "1"})
+    with serving(held(server.base_url)):
+        version = make_version(people.project, server.base_url, slot_wait_s=0.3, tasks=2)
+        run = execute(make_run(people.project, version=version, model_url=make_model().url))
+    assert_nothing_scored(run, "no_capacity", "0.3 s", "1 of 1 in use")
+    for rollout in rollouts(run):
         assert events(rollout.stream_id, "waiting")
-    assert (queries.tally(run.pk).mean, run.state) == (1.0, RunState.COMPLETED_UNSCORED)
-    assert "1 of 3" in run.error
+
+
+@asynccontextmanager
+async def held(base_url: str) -> AsyncIterator[None]:
+    """An outside client connects, resets and stays."""
+    async with EpisodeSession.open(base_url) as session:
+        await session.reset()
+        yield
 
 
 def test_an_action_that_the_schema_refuses(

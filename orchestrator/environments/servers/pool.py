@@ -32,6 +32,8 @@ from orchestrator.environments.servers.spec import Server, ServerSpec
 
 IDLE_S = 300.0
 """A group that nobody has used for this long is stopped."""
+DYING_S = 1.0
+"""How long a server that lost a connection is watched before it gets another episode."""
 MACHINE_FULL_S = 2.0
 """How soon a further server is tried again when other processes have them all."""
 
@@ -120,7 +122,12 @@ class _Group:
         self.spec = spec
         self.folder = folder
         self.n_blocks = 0
-        self.gate = Gate(spec.max_servers, want=self._start_later, retire=self._retire_later)
+        self.gate = Gate(
+            spec.max_servers,
+            want=self._start_later,
+            retire=self._retire_later,
+            check=self._check_later,
+        )
         self._lock = threading.Lock()  # protects the counters
         self._starting = threading.Lock()  # one start at a time
         self._used_at = time.monotonic()
@@ -194,7 +201,9 @@ class _Group:
         key = self.spec.digest
         server = self.spec.make(self.folder / (f"{key}-{index}" if index else key))
         try:
-            server.wait_for_ready(server.start_container())
+            # A server that somebody else runs is not tried here: each episode finds out for itself.
+            if not server.is_alive:
+                server.wait_for_ready(server.start_container())
         except BaseException:
             server.close()
             self._let_go(index)
@@ -212,6 +221,17 @@ class _Group:
         finally:
             self._let_go(place.index)
             self.gate.closed(place)
+
+    def _check_later(self, place: Place) -> None:
+        threading.Thread(target=self._check, args=(place,), daemon=True).start()
+
+    def _check(self, place: Place) -> None:
+        """A process closes its sockets a moment before it is seen to have ended."""
+        pause = threading.Event()
+        deadline = time.monotonic() + DYING_S
+        while place.server.is_alive and time.monotonic() < deadline:
+            pause.wait(0.02)
+        self.gate.checked(place)
 
     # --- the limit of the machine ---------------------------------------------------------------
 

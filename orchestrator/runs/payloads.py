@@ -1,0 +1,82 @@
+"""What the events of a rollout carry. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.agents.types import Segment
+from orchestrator.runs.acting import Said, answer_in, form_of, text_in
+
+KEPT_CHARS = 8_000
+"""Longer texts are shortened in events; the action that was sent is not."""
+
+
+def action_payload(step: int, said: Said) -> dict[str, Any]:
+    """The first action of a turn carries what the turn has cost."""
+    action, completion = said.action, said.completion
+    logprobs = completion.logprobs if completion is not None else ()
+    return {
+        "step": step,
+        "text": kept(said.text),
+        "form": form_of(action),
+        "command": kept(text_in(action, "command")),
+        "answer": kept(answer_in(action)),
+        "tokens": completion.tokens_out if completion is not None else 0,
+        "logprob": sum(logprobs) if logprobs else None,
+        "latency_s": round(completion.latency_s, 3) if completion is not None else 0.0,
+        "finish_reason": completion.finish_reason if completion is not None else "",
+    }
+
+
+def observation_payload(
+    step: Mapping[str, Any], segments: Sequence[Segment], latency_s: float
+) -> dict[str, Any]:
+    """`step`: the payload of an episode's `step` event."""
+    observation = step["observation"]
+    payload = {
+        "step": step["step"],
+        "segments": [{"kind": s.kind, "text": kept(s.text)} for s in segments],
+        "exit_status": whole_number(observation.get("exit_status")),
+        "truncated": bool(observation.get("truncated")) or step["is_shortened"],
+        "reward": step["reward"],
+        "done": step["done"],
+        "latency_s": round(latency_s, 3),
+    }
+    if step["is_shortened"]:
+        payload["size_bytes"], payload["sha256"] = step["size_bytes"], step["sha256"]
+    if step["tool_error"]:
+        payload["tool_error"] = step["tool_error"]
+    return payload
+
+
+def refused_payload(rejected: Mapping[str, Any]) -> dict[str, Any]:
+    """An action that was not sent, as what the agent reads instead of an observation."""
+    return {
+        "step": rejected["step"],
+        "segments": [{"kind": "warning", "text": f"({rejected['reason']})"}],
+        "refused": True,
+        "reward": None,
+        "done": False,
+    }
+
+
+def whole_number(value: object) -> int | None:
+    """A field of a foreign observation can be anything, NaN included, which no log can hold."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def run_lengths(kinds: Sequence[str]) -> list[tuple[str, int]]:
+    runs: list[tuple[str, int]] = []
+    for kind in kinds:
+        if runs and runs[-1][0] == kind:
+            runs[-1] = (kind, runs[-1][1] + 1)
+        else:
+            runs.append((kind, 1))
+    return runs
+
+
+def kept(text: str | None) -> str | None:
+    if text is None or len(text) <= KEPT_CHARS:
+        return text
+    return f"{text[:KEPT_CHARS]}\n[shortened: {len(text)} characters in all]"
