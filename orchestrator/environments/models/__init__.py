@@ -8,7 +8,13 @@ from orchestrator.environments.models.checks import (
     CheckStatus,
     EnvironmentCheck,
 )
-from orchestrator.environments.models.curriculum import Curriculum, SamplerKind, TaskEstimate
+from orchestrator.environments.models.curriculum import (
+    Curriculum,
+    CurriculumDraw,
+    CurriculumRollout,
+    SamplerKind,
+    TaskEstimate,
+)
 from orchestrator.environments.models.drafts import DraftTask, EnvironmentDraft, TaskUpload
 from orchestrator.environments.models.egress import EgressDecision, EgressLog
 from orchestrator.environments.models.environment import (
@@ -25,6 +31,8 @@ __all__ = [
     "CheckState",
     "CheckStatus",
     "Curriculum",
+    "CurriculumDraw",
+    "CurriculumRollout",
     "DraftTask",
     "EgressDecision",
     "EgressLog",

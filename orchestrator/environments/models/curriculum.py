@@ -52,3 +52,39 @@ class TaskEstimate(models.Model):
 
     def __str__(self) -> str:
         return f"{self.task}: {self.successes:g} of {self.successes + self.failures:g}"
+
+
+class CurriculumDraw(models.Model):
+    """What was drawn for one step: asked again, it is the same."""
+
+    curriculum = models.ForeignKey(Curriculum, on_delete=models.CASCADE, related_name="draws")
+    step = models.PositiveIntegerField()
+    """As whoever draws counts them, for instance a training step."""
+    tasks = models.JSONField()
+    """Keys in the order drawn."""
+    n_before = models.PositiveIntegerField()
+    """Tasks drawn before: with the seed they gave these."""
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["curriculum", "step"], name="one_draw_each_step")
+        ]
+
+    def __str__(self) -> str:
+        return f"step {self.step} of {self.curriculum}"
+
+
+class CurriculumRollout(models.Model):
+    """A rollout that an estimate has counted. Its number alone: runs stand above environments."""
+
+    curriculum = models.ForeignKey(Curriculum, on_delete=models.CASCADE, related_name="rollouts")
+    rollout_id = models.BigIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["curriculum", "rollout_id"], name="counted_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"rollout {self.rollout_id} in {self.curriculum}"
