@@ -1,4 +1,5 @@
-"""Writes `tasks.jsonl`: ten families of changes to a shop's database, 8 of each, from a seed.
+"""Writes `tasks.jsonl`, ten families of changes to a shop's database, 8 of each, from a seed; and
+the harness's demonstrations.
 
     .venv/bin/python examples/database-mutations/make_tasks.py
 
@@ -31,11 +32,14 @@ from orchestrator.environments.sql.tasks import SqlTask
 SEED = 5
 PER_FAMILY = {"train": 4, "select": 2, "test": 2}
 MAX_STEPS = 4
+DEMONSTRATIONS = 4
 COLUMNS = {
     "people": ("id", "name", "city", "balance"),
     "products": ("id", "name", "price", "stock"),
     "orders": ("id", "person_id", "product_id", "status"),
 }
+CONFIG = yaml.safe_load(Path(__file__).with_name("environment.yaml").read_text("utf-8"))
+SAID = {"description": CONFIG["description"], "schema": CONFIG["source"]["schema"].strip()}
 NAMES = ("Ann", "Bob", "Eva", "Ian", "Lea", "Max", "Mia", "Tom", "Zoe")
 CITIES = ("Rome", "Paris", "Oslo", "Berlin", "Madrid", "London")
 PRODUCTS = ("lamp", "chair", "table", "book", "cup", "clock", "coat", "pen")
@@ -280,9 +284,8 @@ def _task(engine: SqliteEngine, seed: int, split: str, index: int, family: str) 
 
 def _verified(engine: SqliteEngine, task: dict[str, Any], after: Rows) -> str:
     """What the database answers. `RuntimeError` if its state is not what Python computed."""
-    config = yaml.safe_load(Path(__file__).with_name("environment.yaml").read_text("utf-8"))
     names = ("key", "prompt", "rows", "solution", "max_steps")
-    spec = {"schema": config["source"]["schema"], **{name: task[name] for name in names}}
+    spec = {"schema": SAID["schema"], **{name: task[name] for name in names}}
     prepared = engine.prepare(SqlTask.from_json(spec))
     wanted = state_of(
         {
@@ -303,9 +306,32 @@ def _verified(engine: SqliteEngine, task: dict[str, Any], after: Rows) -> str:
     return "".join(segment["text"] for segment in segments)
 
 
+def demonstrations(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of the simplest families: the first train tasks, posed as an agent reads them."""
+    said = "{description}\n\n{words}\n\n{schema}".format
+    return [
+        {
+            "id": f"author-{task['key']}",
+            "messages": [
+                {"role": "user", "content": said(words=task["prompt"], **SAID)},
+                *task["reference"],
+            ],
+            "source": task["key"],
+        }
+        for task in found[:DEMONSTRATIONS]
+    ]
+
+
+def write(path: Path, records: list[dict[str, Any]]) -> None:
+    lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records]
+    path.write_text("".join(lines), encoding="utf-8")
+
+
 def main() -> None:
-    lines = [json.dumps(task, ensure_ascii=False) + "\n" for task in tasks()]
-    Path(__file__).with_name("tasks.jsonl").write_text("".join(lines), encoding="utf-8")
+    folder = Path(__file__).parent
+    found = tasks()
+    write(folder / "tasks.jsonl", found)
+    write(folder / "harness" / "demonstrations.jsonl", demonstrations(found))
 
 
 if __name__ == "__main__":
