@@ -14,9 +14,13 @@ import math
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rubrics.errors import VerdictInvalid
+
+if TYPE_CHECKING:
+    from rubrics.judge.ask import Answer
+    from rubrics.judge.question import Question
 
 
 class State(StrEnum):
@@ -204,6 +208,8 @@ class Verdict:
     reason: str = ""
     cites: tuple[int, ...] = ()
     """Sequence numbers of the events that it rests on."""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    """What it rests on beside the trace: judge calls, members of a panel, printed output."""
 
     def __post_init__(self) -> None:
         _check_value(f"verdict of {self.criterion}", self.state, self.value)
@@ -212,17 +218,26 @@ class Verdict:
 
     @classmethod
     def scored(
-        cls, criterion: Criterion, value: float, reason: str, cites: tuple[int, ...] = ()
+        cls,
+        criterion: Criterion,
+        value: float,
+        reason: str,
+        cites: tuple[int, ...] = (),
+        detail: Mapping[str, Any] | None = None,
     ) -> Verdict:
-        return cls(criterion.id, State.SCORED, float(value), reason, cites)
+        return cls(criterion.id, State.SCORED, float(value), reason, cites, detail or {})
 
     @classmethod
-    def errored(cls, criterion: Criterion, reason: str) -> Verdict:
-        return cls(criterion.id, State.ERRORED, None, reason)
+    def errored(
+        cls, criterion: Criterion, reason: str, detail: Mapping[str, Any] | None = None
+    ) -> Verdict:
+        return cls(criterion.id, State.ERRORED, None, reason, (), detail or {})
 
     @classmethod
-    def not_applicable(cls, criterion: Criterion, reason: str) -> Verdict:
-        return cls(criterion.id, State.NOT_APPLICABLE, None, reason)
+    def not_applicable(
+        cls, criterion: Criterion, reason: str, detail: Mapping[str, Any] | None = None
+    ) -> Verdict:
+        return cls(criterion.id, State.NOT_APPLICABLE, None, reason, (), detail or {})
 
 
 @dataclass(frozen=True)
@@ -243,14 +258,36 @@ class Score:
         _check_value("score", self.state, self.value)
 
 
+@dataclass(frozen=True)
+class CodeRequest:
+    """An author's function to be run on a transcript, apart from everything else."""
+
+    source: str
+    """Python text that defines the function."""
+    function: str
+    trace: Mapping[str, Any]
+    """JSON, what the function gets."""
+
+
+@dataclass(frozen=True)
+class CodeResult:
+    value: Any
+    """JSON, what the function returned."""
+    printed: str = ""
+
+
 class Services(Protocol):
     """What a kind may ask for from outside. The caller bounds every call in time and money."""
 
-    def judge(self, request: Mapping[str, Any]) -> Awaitable[Mapping[str, Any]]:
-        """One model call of a judge."""
+    @property
+    def frame_secret(self) -> bytes:
+        """Of the installation; the frames of judged data hang on it."""
 
-    def run_code(self, request: Mapping[str, Any]) -> Awaitable[Mapping[str, Any]]:
-        """User code in the sandbox."""
+    def judge(self, question: Question) -> Awaitable[Answer]:
+        """The judge's verdict. Raises CriterionFailed where the endpoint gives none."""
+
+    def run_code(self, request: CodeRequest) -> Awaitable[CodeResult]:
+        """User code in the sandbox. Raises CriterionFailed with what ended it."""
 
 
 def _check_value(what: str, state: State, value: float | None) -> None:

@@ -12,8 +12,10 @@ from rubrics.kinds import (
     forbidden_tool,
     json_path,
     json_schema,
+    judge,
     number,
     pattern_match,
+    python,
     similarity,
     spending,
     state_file,
@@ -45,5 +47,8 @@ KINDS: Mapping[str, Kind] = {
         forbidden_command.KIND,
         state_file.KIND,
         state_query.KIND,
+        python.KIND,
+        judge.JUDGE,
+        judge.PANEL,
     )
 }

@@ -1,24 +1,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
 from rubrics.errors import RubricInvalid
 from rubrics.grade import grade, grade_async, score
+from rubrics.judge.ask import Answer
+from rubrics.judge.question import Question, Sampling, make_question
+from rubrics.judge.scale import Reading, Scale
 from rubrics.kinds import KINDS
 from rubrics.kinds.base import Kind
-from rubrics.types import Applicability, Criterion, Services, State, Transcript, Verdict
+from rubrics.types import (
+    Applicability,
+    CodeRequest,
+    CodeResult,
+    Criterion,
+    Services,
+    State,
+    Transcript,
+    Verdict,
+)
 from tests.rubrics.build import criterion, rubric, transcript
 
 
 class NoServices:
-    async def judge(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"value": 1.0}
+    frame_secret = b""
 
-    async def run_code(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def judge(self, question: Question) -> Answer:
+        return Answer(Reading(State.SCORED, 1.0), "the judge says so")
+
+    async def run_code(self, request: CodeRequest) -> CodeResult:
         raise ConnectionError("the sandbox is gone")
 
 
@@ -31,11 +43,16 @@ def lies(criterion: Criterion, transcript: Transcript) -> Verdict:
 
 
 async def asks(criterion: Criterion, transcript: Transcript, services: Services) -> Verdict:
-    return Verdict.scored(criterion, (await services.judge({}))["value"], "the judge says so")
+    question = make_question(
+        criterion=criterion.id, ask="?", scale=Scale(), data={}, sampling=Sampling(), secret=b""
+    )
+    answer = await services.judge(question)
+    return Verdict.scored(criterion, answer.reading.value or 0.0, answer.reason)
 
 
 async def runs(criterion: Criterion, transcript: Transcript, services: Services) -> Verdict:
-    return Verdict.scored(criterion, (await services.run_code({}))["value"], "")
+    result = await services.run_code(CodeRequest("", "f", {}))
+    return Verdict.scored(criterion, result.value, "")
 
 
 async def sleeps(criterion: Criterion, transcript: Transcript, services: Services) -> Verdict:
