@@ -60,6 +60,7 @@ def arguments(
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--uds", type=Path, help="path of the UNIX socket to listen on")
     where.add_argument("--port", type=int, help="port on 127.0.0.1")
+    where.add_argument("--fd", type=int, help="descriptor of an inherited listening socket")
     parser.add_argument("--capacity", type=int, default=capacity, help="episodes at a time")
     return parser.parse_args(argv)
 
@@ -79,6 +80,7 @@ def serve(args: argparse.Namespace, build: Callable[[], Any]) -> None:
         host="127.0.0.1",
         port=args.port or 0,
         uds=str(args.uds) if args.uds else None,
+        fd=args.fd,
         log_level="warning",
         timeout_graceful_shutdown=2,
     )
