@@ -50,7 +50,7 @@ class DockerKind(ForeignActions):
         user = str(source.get("user") or "")
         if user.partition(":")[0] in ("0", "root"):
             raise SourceError("user: root is not given to a container; name another user")
-        port = source.get("port") or PORT
+        port = source.get("port", PORT)
         if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
             raise SourceError("port: a number between 1 and 65535 was expected")
         check_env(source)
