@@ -35,6 +35,7 @@ OVERHEAD_BAR_MS = {"tools": 2.0, "plain": 2.0}
 STEPS = {1: 300, 8: 100, 32: 60, 128: 40}
 """Of each episode, by the number of sessions side by side."""
 REPEATS = int(os.environ.get("BENCH_REPEATS", "5"))
+KINDS = ("tools", "plain")
 SLOTS = 160
 ACTIONS: dict[str, dict[str, Any]] = {
     "plain": {"message": "hello there"},
@@ -55,7 +56,7 @@ class Cost:
 def run() -> Iterator[Figure]:
     """A ratio and an overhead for each environment and number of sessions."""
     with use_temporary_data():
-        for kind in ("tools", "plain"):
+        for kind in KINDS:
             with _server(kind) as url, _client(url) as client:
                 engine = _Engine(kind, url)
                 for sessions, steps in STEPS.items():

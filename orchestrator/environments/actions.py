@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import httpx
@@ -33,12 +34,17 @@ class ActionSchema:
 
     schema: Mapping[str, Any]
 
+    @cached_property
+    def _validator(self) -> Draft202012Validator:
+        # Making one costs as much as a whole step of a small environment.
+        return Draft202012Validator(self.schema)
+
     def check(self, action: object) -> None:
         """`ActionRejectedError` names the field and what is wrong with it."""
         # MCP servers accept the listing of tools, which their schema does not describe.
         if action == LIST_TOOLS:
             return
-        error = best_match(Draft202012Validator(self.schema).iter_errors(action))
+        error = best_match(self._validator.iter_errors(action))
         if error is None:
             return
         if error.validator == "additionalProperties" and isinstance(action, dict):

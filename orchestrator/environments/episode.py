@@ -35,6 +35,7 @@ from orchestrator.environments.session import (
 )
 
 ACTION_KEPT_CHARS = 4096
+_PLAIN = frozenset({str, int, bool, type(None)})
 
 
 class EpisodeState(StrEnum):
@@ -320,6 +321,11 @@ def _kept(action: Action) -> dict[str, Any]:
     """A copy for the trace, texts shortened and marked with their full size; always JSON."""
     if isinstance(action, str):
         return {"text": plain(action, ACTION_KEPT_CHARS)}
+    if len(action) <= 16 and all(
+        type(value) in _PLAIN and (type(value) is not str or len(value) < 256)
+        for value in action.values()
+    ):
+        return dict(action)  # as most are: nothing to shorten
     try:
         kept = shortened(dict(action), ACTION_KEPT_CHARS)[0]
         json.dumps(kept, allow_nan=False)
