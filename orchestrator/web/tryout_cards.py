@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -116,7 +117,8 @@ def _note(note: Note) -> ShownNote:
     payload = note.payload
     if note.kind == "tryout.refused":
         action = payload.get("action")
-        what = f"Not sent: {cell(readable(action), 120)}" if action else "Refused"
+        shown = json.dumps(action, ensure_ascii=False)
+        what = f"Not sent: {cell(shown, 160)}" if action else "Refused"
         return ShownNote(note.seq, "warn", what, str(payload["reason"]))
     if note.kind == "tryout.failed":
         return ShownNote(

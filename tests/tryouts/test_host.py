@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
 from orchestrator.runs import engine
 from orchestrator.tryouts import host, services
+from orchestrator.tryouts.forms import action_form, read_action
 from orchestrator.tryouts.models import CommandState, Tryout, TryoutState
 from orchestrator.tryouts.play import Note
 from tests.base import People
+from tests.doubles.openenv_servers import FaultServer
 from tests.environments.conftest import needs_bubblewrap
-from tests.runs.drive import assert_gapless, make_rubric
+from tests.runs.drive import assert_gapless, make_rubric, make_version
 from tests.tryouts.drive import (
     hosting,
     kinds_of,
@@ -236,3 +240,25 @@ def test_notes_stand_where_they_were_made(people: People) -> None:
         play = wait_quiet(tryout, hosted)
     shapes = ["note" if isinstance(item, Note) else item.number for item in play.timeline()]
     assert shapes == [1, "note", 2]
+
+
+def test_a_server_of_tools_is_played_by_its_tools(people: People, tmp_path: Path) -> None:
+    server = FaultServer(tmp_path, "fault_mcp_env")
+    asyncio.run(server.start())
+    try:
+        version = make_version(people.project, server.base_url, tasks=1)
+        tryout = services.start_tryout(
+            actor=people.editor, version=version, task=None, params={"seed": 1}
+        )
+        with hosting(tryout) as hosted:
+            wait_state(tryout, TryoutState.OPEN)
+            form = action_form(tryout.action_schema, tryout.tools)
+            assert [v.label for v in form.variants] == ["fast", "slow"]
+            action = read_action(form, {"variant": "v0"}).value
+            services.ask_step(actor=people.editor, tryout=tryout, action=action)
+            play = wait_quiet(tryout, hosted)
+            assert play.steps[0].observation is not None
+            assert play.steps[0].observation["segments"] == [{"kind": "env_output", "text": "ok"}]
+            assert play.steps[0].observation["reward"] is None
+    finally:
+        server.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django.contrib import messages
@@ -176,6 +177,8 @@ def _panel(
         first=first_observation(play, tryout.created_at),
         timeline=timeline(play, tryout.created_at),
         pending=pending,
+        is_running=bool(play.steps) and play.steps[-1].is_running,
+        closes_at=tryout.opened_at and tryout.opened_at + timedelta(seconds=limits.LONGEST_S),
         form=shown_form(form, data, errors),
         form_key=f"{tryout.state}-{tryout.opened_at}-{play.is_over}-{play.reset is not None}",
         can_act=tryout.is_live and not play.is_over and play.reset is not None,
