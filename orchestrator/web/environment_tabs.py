@@ -14,17 +14,25 @@ class Tab:
     label: str
     url: str
     is_current: bool
+    is_for_editors: bool = False
 
 
 TABS: tuple[tuple[str, str], ...] = (
     ("Tasks", "web:environment"),
+    ("Edit", "web:draft"),
+    ("Compare", "web:environment_compare"),
     ("Try", "web:environment_try"),
     ("Checks", "web:environment_checks"),
 )
 """Label and URL name; each takes the project's id and the environment's slug."""
 
+FOR_EDITORS = ("web:draft",)
+
 
 def tabs_of(environment: Environment, current: str) -> list[Tab]:
     """`current`: the URL name of the page that is shown."""
     arguments = [environment.project_id, environment.slug]
-    return [Tab(label, reverse(name, args=arguments), name == current) for label, name in TABS]
+    return [
+        Tab(label, reverse(name, args=arguments), name == current, name in FOR_EDITORS)
+        for label, name in TABS
+    ]

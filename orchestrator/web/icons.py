@@ -57,4 +57,7 @@ ICONS: dict[str, str] = {
     "task": "M4 2.5h8v11H4zM6 5.5h4M6 8h4M6 10.5h2",
     "keyboard": "M1.5 4.5h13v7h-13zM4 7h.01M6.7 7h.01M9.3 7h.01M12 7h.01M5 9.5h6",
     "plus": "M8 3v10M3 8h10",
+    "undo": "M5.5 3 2.5 6l3 3M2.5 6h7a4 4 0 0 1 0 8H7",
+    "edit": "M10.5 3 13 5.5 5.5 13H3v-2.5zM9 4.5 11.5 7",
+    "upload": "M8 10.5v-8M4.5 6 8 2.5 11.5 6M3 13.5h10",
 }

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from django.urls import path, re_path
+from django.urls import include, path, re_path
 
 from orchestrator.web.views import (
     checks,
@@ -22,6 +22,8 @@ urlpatterns = [
     path("p/<int:project_id>/", overview.overview, name="overview"),
     path("p/<int:project_id>/status/", overview.status, name="status"),
     path("p/<int:project_id>/environments/", environments.environment_list, name="environments"),
+    # Before the next: it has a `new/` where the next has a slug.
+    path("p/<int:project_id>/environments/", include("orchestrator.web.authoring_urls")),
     path(
         "p/<int:project_id>/environments/<slug:slug>/",
         environments.environment_detail,

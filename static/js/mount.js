@@ -9,6 +9,10 @@ const modules = {
   ladder: () => import("./ladder.js"),
   run: () => import("./run.js"),
   rollout: () => import("./rollout.js"),
+  authoring: () => import("./authoring.js"),
+  "authoring-files": () => import("./authoring_files.js"),
+  "authoring-bulk": () => import("./authoring_bulk.js"),
+  "authoring-registration": () => import("./authoring_registration.js"),
   tryout: () => import("./tryout.js"),
 };
 

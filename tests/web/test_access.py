@@ -14,6 +14,7 @@ from orchestrator.projects.services import issue_token
 from orchestrator.runs.models import Rollout, Run
 from orchestrator.web import urls
 from tests.base import People
+from tests.web import test_authoring_access as authoring
 from tests.web.build import (
     make_climb,
     make_rollout,
@@ -104,8 +105,12 @@ def signed_in(user: User) -> Client:
 
 
 def test_every_address_is_under_test() -> None:
-    names = {pattern.name for pattern in urls.urlpatterns}
-    assert names == set(PAGES) | WRITES
+    names = {
+        item.name
+        for pattern in urls.urlpatterns
+        for item in getattr(pattern, "url_patterns", [pattern])
+    }
+    assert names == set(PAGES) | WRITES | authoring.PAGES | authoring.WRITES
 
 
 @pytest.mark.parametrize("name", PAGES)

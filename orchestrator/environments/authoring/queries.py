@@ -50,6 +50,12 @@ def draft_of(environment: Environment) -> EnvironmentDraft | None:
     )
 
 
+def drafted(project_id: int) -> set[int]:
+    """Environments of a project that have a draft."""
+    rows = EnvironmentDraft.objects.filter(environment__project_id=project_id)
+    return set(rows.values_list("environment_id", flat=True))
+
+
 def draft_tasks(
     draft: EnvironmentDraft, *, split: str = "", family: str | None = None, text: str = ""
 ) -> QuerySet[DraftTask]:

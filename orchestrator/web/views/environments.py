@@ -10,13 +10,16 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
+from orchestrator.environments.authoring.queries import draft_of, drafted, is_used
 from orchestrator.environments.errors import EnvironmentProbeError
 from orchestrator.environments.models import Split
+from orchestrator.environments.packages.queries import open_registrations
 from orchestrator.environments.queries import SplitCount, split_counts
 from orchestrator.environments.services import connect_environment
 from orchestrator.projects.access import project_for_edit, project_for_view, role_in
 from orchestrator.projects.models import Role
 from orchestrator.web import access, queries
+from orchestrator.web.environment_tabs import tabs_of
 from orchestrator.web.frame import Crumb, page
 
 SPLITS = [(value, label) for value, label in Split.choices]
@@ -61,6 +64,8 @@ def environment_list(request: HttpRequest, project_id: int) -> HttpResponse:
         [Crumb("Environments")],
         status=422 if form.is_bound else 200,
         cards=queries.environment_cards(project.pk),
+        drafted=drafted(project.pk),
+        registrations=open_registrations(project.pk),
         form=form,
     )
 
@@ -94,6 +99,9 @@ def environment_detail(request: HttpRequest, project_id: int, slug: str) -> Http
             Crumb(environment.name, copy=environment.slug),
         ],
         environment=environment,
+        tabs=tabs_of(environment, "web:environment"),
+        has_draft=draft_of(environment) is not None,
+        is_used=is_used(environment),
         versions=versions,
         version=version,
         matrix=split_matrix(counts),

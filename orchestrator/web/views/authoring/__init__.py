@@ -1,0 +1,1 @@
+"""Pages on which environments are written: chooser, draft, tasks, uploads, publishing, versions."""
