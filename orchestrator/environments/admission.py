@@ -82,6 +82,8 @@ class Place:
     """Declared, or what the server said."""
     is_ours: bool
     """Whether it can be started again."""
+    is_single_use: bool = False
+    """Replaced after an episode."""
     in_use: int = 0
     marks: int = 0
     """Slots that the server may still hold for steps that were given up."""
@@ -241,6 +243,7 @@ class Gate:
         place = lease.place
         with self._lock:
             place.in_use -= 1
+            place.is_draining = place.is_draining or place.is_single_use
             if lease.is_probe:
                 place.is_probed = False
             if is_stuck:

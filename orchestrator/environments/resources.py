@@ -33,6 +33,8 @@ class Resources:
     """Episodes at a time on one server; None: what the kind declares."""
     max_servers: int = 1
     """How many servers may run side by side on one machine."""
+    is_single_use: bool = False
+    """A server of its own for every episode, for environments whose episodes share files."""
     memory_mb: int = 1024
     cpus: float = 1.0
     processes: int = 256

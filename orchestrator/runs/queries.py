@@ -13,6 +13,7 @@ from typing import Any
 from django.db.models import Count, Q, QuerySet, Sum
 
 from optimizer.statistics import wilson_interval
+from orchestrator.events.models import Event
 from orchestrator.runs.models import Rollout, RolloutState, Run
 
 
@@ -198,6 +199,18 @@ def ended_payload(rollout: Rollout) -> dict[str, Any]:
         "tokens_out": rollout.tokens_out,
         "latency_s": rollout.latency_s,
     }
+
+
+def progress_of(rollout: Rollout) -> tuple[int, str]:
+    """What an interrupted rollout had done, by its trace: answered steps, and what was going on."""
+    if rollout.state == RolloutState.PENDING:
+        return 0, "before it started"
+    told = Event.objects.filter(stream_id=rollout.stream_id, kind__in=("action", "observation"))
+    events = list(told.order_by("seq").values_list("kind", "payload"))
+    n_steps = sum(kind == "observation" and not p.get("refused") for kind, p in events)
+    if events and events[-1][0] == "action":
+        return n_steps, f"during step {events[-1][1]['step']}"
+    return n_steps, f"after step {n_steps}" if n_steps else "before step 1"
 
 
 def finite_or_none(value: float | None) -> float | None:

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from orchestrator.environments.errors import Cause
-from orchestrator.events.models import Event, Stream
+from orchestrator.events.models import Stream
 from orchestrator.events.services import Fence, NewEvent, append_many, hold_fence
 from orchestrator.runs import queries
 from orchestrator.runs.models import Rollout, RolloutState, Run
@@ -30,7 +30,7 @@ def replace_lost_rollouts(*, run: Run, fence: Fence) -> int:
         )
         batches: dict[int, list[NewEvent]] = {run.stream_id: []} if lost else {}
         for rollout in lost:
-            n_steps, where = _where(rollout)
+            n_steps, where = queries.progress_of(rollout)
             rollout.state, rollout.cause = RolloutState.ERRORED, Cause.WORKER_LOST.value
             rollout.message = f"The worker stopped {where}. No score."
             rollout.n_steps, rollout.is_replaced = n_steps, True
@@ -56,14 +56,3 @@ def replace_lost_rollouts(*, run: Run, fence: Fence) -> int:
             batches[run.stream_id].append(tally)
             append_many(batches=batches)
     return len(lost)
-
-
-def _where(rollout: Rollout) -> tuple[int, str]:
-    """Answered steps, and what was going on, by the trace."""
-    told = Event.objects.filter(stream_id=rollout.stream_id, kind__in=("action", "observation"))
-    events = list(told.order_by("seq").values_list("kind", "payload"))
-    steps = [p["step"] for kind, p in events if kind == "observation" and not p.get("refused")]
-    n_steps = len(steps)
-    if events and events[-1][0] == "action":
-        return n_steps, f"during step {events[-1][1]['step']}"
-    return n_steps, f"after step {n_steps}" if n_steps else "before step 1"

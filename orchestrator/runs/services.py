@@ -144,7 +144,7 @@ def end_cancelled_run(*, run: Run, fence: Fence | None) -> None:
     with transaction.atomic():
         if fence is not None:
             hold_fence(fence)
-        _end_open_rollouts(run, state=RolloutState.CANCELLED, message="The run was cancelled.")
+        _end_open_rollouts(run, state=RolloutState.CANCELLED, cause="cancelled")
         _end(run=run, state=RunState.CANCELLED, error="", fence=fence)
 
 
@@ -171,19 +171,23 @@ def end_failed_run(*, run: Run, error: str, fence: Fence | None = None) -> None:
         _end(run=run, state=RunState.FAILED, error=error, fence=fence)
 
 
-def _end_open_rollouts(run: Run, *, state: str, message: str, cause: str = "") -> None:
-    """Needs a transaction. Each tells it on its own stream and on the run's, as every end does."""
+def _end_open_rollouts(run: Run, *, state: str, cause: str, message: str = "") -> None:
+    """Needs a transaction. Each tells it on its own stream and on the run's, as every end does.
+
+    Without a message each says how far it had come.
+    """
     still_open = Rollout.objects.filter(run=run, state__in=OPEN_ROLLOUT_STATES)
     rollouts = list(still_open.select_related("task", "harness").order_by("id"))
-    ends = {"state": state, "cause": cause, "message": message, "ended_at": timezone.now()}
-    still_open.update(**ends)
     batches: dict[int, list[NewEvent]] = {run.stream_id: []}
     for rollout in rollouts:
-        for name, value in ends.items():
-            setattr(rollout, name, value)
+        rollout.n_steps, where = queries.progress_of(rollout)
+        rollout.state, rollout.cause, rollout.ended_at = state, cause, timezone.now()
+        rollout.message = message or f"Cancelled by a person {where}. No score."
         batches[rollout.stream_id] = [NewEvent("rollout.ended", queries.ended_payload(rollout))]
         batches[run.stream_id].append(NewEvent("rollout", queries.rollout_row(rollout)))
     if rollouts:
+        fields = ["state", "cause", "message", "n_steps", "ended_at"]
+        Rollout.objects.bulk_update(rollouts, fields, batch_size=200)
         append_many(batches=batches)
 
 

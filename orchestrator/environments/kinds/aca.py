@@ -99,5 +99,6 @@ class AcaKind(ForeignActions):
             },
             place={key: str(source[key]) for key in PLACE if source.get(key)},
             max_servers=resources.max_servers,
+            is_single_use=resources.is_single_use,
             probe={"seed": 7, **(source.get("reset") or {})},
         )

@@ -103,5 +103,6 @@ class DockerKind(ForeignActions):
             user=str(source.get("user") or "65534:65534"),
             port=int(source.get("port") or PORT),
             max_servers=resources.max_servers,
+            is_single_use=resources.is_single_use,
             probe={"seed": 7, **(source.get("reset") or {})},
         )

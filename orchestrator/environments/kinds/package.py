@@ -30,8 +30,9 @@ NAMES = frozenset(
      "raise_capacity"}
 )  # fmt: skip
 FOUND = frozenset(
-    {"installation", "apps", "installed", "capacity", "seed", "is_random", "reset_ms"}
-)
+    {"installation", "apps", "installed", "notes", "declared", "capacity", "seed", "is_random",
+     "reset_ms"}
+)  # fmt: skip
 """What registering adds."""
 
 
@@ -139,6 +140,7 @@ class PackageKind(ForeignActions):
             ),
             capacity=asked if is_raised else capacity_of(source, asked),
             max_servers=resources.max_servers,
+            is_single_use=resources.is_single_use,
             # With a seed, as runs do it: some refuse other parameters without one.
             probe={"seed": 7, **(source.get("reset") or {})},
         )

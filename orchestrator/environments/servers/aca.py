@@ -58,6 +58,7 @@ class AcaSpec:
     place: Mapping[str, str] = field(default_factory=dict)
     """subscription_id, resource_group, sandbox_group, region; else the worker's AZURE_… say it."""
     max_servers: int = 1
+    is_single_use: bool = False
     probe: Mapping[str, Any] = field(default_factory=dict)
     adapter: str = ""
     """`module:name` of a stand-in for Azure's library; for tests. No source can name one."""

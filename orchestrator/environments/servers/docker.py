@@ -69,6 +69,7 @@ class DockerSpec:
     user: str = "65534:65534"
     port: int = PORT
     max_servers: int = 1
+    is_single_use: bool = False
     probe: Mapping[str, Any] = field(default_factory=dict)
 
     is_ours = True

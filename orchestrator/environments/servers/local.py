@@ -51,6 +51,8 @@ class LocalSpec:
     """Further environment variables; the same placeholders."""
     max_servers: int = 1
     """Side by side on one machine, while rollouts wait."""
+    is_single_use: bool = False
+    """Every episode gets a server, and with it a work folder, of its own."""
 
     is_ours = True
 
@@ -67,7 +69,7 @@ class LocalServer:
 
     def __init__(self, spec: LocalSpec, folder: Path) -> None:
         self.spec = spec
-        self.capacity = spec.capacity
+        self.capacity = 1 if spec.is_single_use else spec.capacity
         self.folder = folder
         self.log_path = folder / "server.log"
         self._process: subprocess.Popen[bytes] | None = None

@@ -208,7 +208,13 @@ class _Group:
             server.close()
             self._let_go(index)
             raise
-        return Place(server, index, server.capacity, is_ours=self.spec.is_ours)
+        return Place(
+            server,
+            index,
+            cap=1 if self.spec.is_single_use else server.capacity,
+            is_ours=self.spec.is_ours,
+            is_single_use=self.spec.is_single_use,
+        )
 
     def _retire_later(self, place: Place) -> None:
         threading.Thread(target=self._retire, args=(place,), daemon=True).start()

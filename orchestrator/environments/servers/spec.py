@@ -62,6 +62,10 @@ class ServerSpec(Protocol):
         """How many may run side by side on one machine."""
 
     @property
+    def is_single_use(self) -> bool:
+        """Whether each episode gets a server of its own, for those whose episodes share files."""
+
+    @property
     def is_ours(self) -> bool:
         """Whether the server is started, stopped and replaced here."""
 

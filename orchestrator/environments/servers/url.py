@@ -29,6 +29,7 @@ class UrlSpec:
     probe: Mapping[str, Any] = field(default_factory=dict)
 
     max_servers = 1
+    is_single_use = False
     is_ours = False
 
     @property
