@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 
 from orchestrator.environments.models import EnvironmentVersion, Split, Task
 from orchestrator.events.models import Event
+from orchestrator.jobs.models import JobState
 from orchestrator.tryouts.models import LIVE_STATES, CommandState, Tryout, TryoutCommand
 from orchestrator.tryouts.play import Play, fold
 from rubrics.models import RubricVersion
@@ -30,6 +32,17 @@ def play_of(tryout: Tryout) -> Play:
 def pending_commands(tryout_id: int) -> list[TryoutCommand]:
     return list(
         TryoutCommand.objects.filter(tryout_id=tryout_id, state=CommandState.PENDING).order_by("id")
+    )
+
+
+def is_silent(tryout: Tryout) -> bool:
+    """Whether the worker that holds the session has not renewed its lease in time."""
+    job = tryout.job
+    return (
+        tryout.is_live
+        and job is not None
+        and job.state == JobState.RUNNING
+        and job.lease_until < timezone.now()
     )
 
 

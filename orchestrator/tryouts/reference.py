@@ -75,6 +75,16 @@ def why_not(tryout: Tryout, play: Play) -> str:
     return ""
 
 
+def is_saved(tryout: Tryout, play: Play) -> bool:
+    """Whether the draft's reference of this task is this very play."""
+    if tryout.task is None or why_not(tryout, play):
+        return False
+    row = DraftTask.objects.filter(
+        draft__environment_id=tryout.version.environment_id, key=tryout.task.key
+    ).first()
+    return row is not None and row.reference == messages_of(play, interface_for(tryout))
+
+
 def _check_task(tryout: Tryout) -> Task:
     task = tryout.task
     if task is None:

@@ -24,11 +24,22 @@ def refuse_sealed_task(task: Task) -> None:
         raise TryoutRefused(REASON.format(key=task.key))
 
 
-def refuse_sealed_reset(version: EnvironmentVersion, params: Mapping[str, Any]) -> None:
-    """`TryoutRefused` if these parameters start a task of the test split."""
+def refuse_sealed_reset(
+    version: EnvironmentVersion, params: Mapping[str, Any], *, task: Task | None
+) -> None:
+    """`TryoutRefused` if these parameters start a task of the test split.
+
+    `task`: the one that is played. What its own reset says already cannot be what is sealed.
+    """
+    own = task.reset if task else {}
     tasks = Task.objects.filter(version=version, split=Split.TEST)
     for key, reset, seeds in tasks.values_list("key", "reset", "seeds").iterator():
-        starts_it = all(name in params and params[name] == value for name, value in reset.items())
-        has_seed = "seed" in reset or not seeds or params.get("seed") in seeds
-        if starts_it and has_seed and (reset or seeds):
+        if not _says(params, reset):
+            continue
+        if params.get("seed") in seeds if seeds else not _says(own, reset):
             raise TryoutRefused(REASON.format(key=key))
+
+
+def _says(params: Mapping[str, Any], reset: Mapping[str, Any]) -> bool:
+    """Whether all of a task's reset is among the parameters."""
+    return all(name in params and params[name] == value for name, value in reset.items())

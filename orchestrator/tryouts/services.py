@@ -47,7 +47,7 @@ def start_tryout(
     require(actor, project, Role.EDITOR)
     if task is not None:
         refuse_sealed_task(task)
-    refuse_sealed_reset(version, params)
+    refuse_sealed_reset(version, params, task=task)
     with transaction.atomic():
         earlier = Tryout.objects.filter(
             user=actor, version__environment=version.environment, state__in=LIVE_STATES
@@ -107,7 +107,7 @@ def _command(tryout: Tryout, kind: CommandKind, payload: dict[str, Any]) -> Tryo
 def ask_reset(*, actor: User, tryout: Tryout, params: Mapping[str, Any]) -> TryoutCommand:
     """`TryoutRefused` for parameters that start a sealed task."""
     _require_live(actor, tryout)
-    refuse_sealed_reset(tryout.version, params)
+    refuse_sealed_reset(tryout.version, params, task=tryout.task)
     return _command(tryout, CommandKind.RESET, {"params": dict(params)})
 
 

@@ -34,8 +34,8 @@ class ShownObservation:
     is_shortened: bool
     metadata: str
     state: str | None
-    is_last: bool
-    """The session stands here: its state can be asked for."""
+    n_after: int
+    """Steps behind it. At 0 the session stands here: its state can be asked for."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ShownNote:
 def first_observation(play: Play, at: datetime) -> ShownObservation | None:
     if play.reset is None:
         return None
-    return _observation(play.reset_seq, play.reset, play.reset_state, at, is_last=not play.steps)
+    return _observation(play.reset_seq, play.reset, play.reset_state, at, n_after=len(play.steps))
 
 
 def timeline(play: Play, at: datetime) -> list[ShownStep | ShownNote]:
@@ -83,11 +83,12 @@ def _step(step: PlayedStep, play: Play, at: datetime) -> ShownStep:
         "answer": answer_in(action),
         "tokens": None,
     }
-    is_last = step is play.steps[-1]
     return ShownStep(
         number=step.number,
         action=build_card(_Event(step.seq, "action", payload, at)),
-        observation=_observation(step.seq + 1, step.observation, step.state, at, is_last=is_last)
+        observation=_observation(
+            step.seq + 1, step.observation, step.state, at, n_after=len(play.steps) - step.number
+        )
         if step.observation is not None
         else None,
         failure=step.failure,
@@ -98,7 +99,7 @@ def _step(step: PlayedStep, play: Play, at: datetime) -> ShownStep:
 
 
 def _observation(
-    seq: int, payload: Mapping[str, Any], state: str | None, at: datetime, *, is_last: bool
+    seq: int, payload: Mapping[str, Any], state: str | None, at: datetime, *, n_after: int
 ) -> ShownObservation:
     shown = {**payload, "truncated": payload["is_shortened"]}
     return ShownObservation(
@@ -109,7 +110,7 @@ def _observation(
         is_shortened=payload["is_shortened"],
         metadata=payload["metadata"],
         state=state,
-        is_last=is_last,
+        n_after=n_after,
     )
 
 

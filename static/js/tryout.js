@@ -3,6 +3,8 @@
    what is typed, the focus and open folds stay. */
 import { follow } from "./feed.js";
 
+const WATCH_MS = 3000;
+
 export function mount(element) {
   const panel = new Panel(element);
   if (element.querySelector("[data-csrf]")) follow(element, () => panel.soon());
@@ -14,11 +16,11 @@ class Panel {
     this.timer = 0;
     this.running = false;
     this.again = false;
-    this.isActing = true;
     element.addEventListener("submit", (event) => event.target.matches("[data-ask]") && this.submit(event));
     element.addEventListener("change", (event) => event.target.matches("[data-variants]") && this.variants(true));
     document.addEventListener("keydown", (event) => this.key(event));
     this.variants(false);
+    this.watch();
     this.focus();
   }
 
@@ -138,6 +140,12 @@ class Panel {
     }
   }
 
+  /* While something is waited for, the page is looked at without an event too: a silent worker sends none. */
+  watch() {
+    clearTimeout(this.watching);
+    if (this.element.querySelector("[data-waiting]")) this.watching = setTimeout(() => this.soon(), WATCH_MS);
+  }
+
   swap(page) {
     const form = this.element.querySelector("[data-act]");
     const wasActing = !form || form.contains(document.activeElement) || document.activeElement === document.body;
@@ -154,6 +162,7 @@ class Panel {
       moved ||= part.dataset.swap === "flow";
     }
     this.variants(false);
+    this.watch();
     if (moved && wasActing) {
       if (!this.element.querySelector("[data-act]")?.contains(document.activeElement)) this.focus();
       this.element.querySelector('[data-swap="act"]')?.scrollIntoView({ block: "nearest" });

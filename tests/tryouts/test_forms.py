@@ -140,7 +140,7 @@ def test_a_union_of_objects_has_a_variant_for_each() -> None:
 def test_a_server_of_tools_has_a_form_for_each_tool() -> None:
     schema = {"properties": {"type": {"const": "call_tool"}, "tool_name": {"type": "string"}}}
     assert is_tool_call(schema)
-    tools = [
+    tools: list[dict[str, Any]] = [
         {
             "name": "find_user",
             "description": "Looks\n somebody up.",

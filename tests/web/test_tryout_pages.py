@@ -236,6 +236,8 @@ def test_a_play_becomes_the_reference_transcript_of_the_draft(people: People) ->
         {"role": "assistant", "content": "answer: 3"},
     ]
     assert draft.tasks.count() == 3
+    page = signed_in(people.editor).get(f"{base(people)}{tryout.pk}/").content.decode()
+    assert "Publish the draft" in page
 
 
 @pytest.mark.parametrize(
@@ -260,3 +262,25 @@ def test_tasks_are_found_by_words(people: People) -> None:
     client = signed_in(people.editor)
     assert "train-0001" in client.get(f"{base(people)}?q=number of lines").content.decode()
     assert "No task matches" in client.get(f"{base(people)}?q=unheard").content.decode()
+
+
+def test_what_the_played_task_says_itself_is_not_sealed(people: People) -> None:
+    """Tasks that differ by their seeds alone: only those of the test task are closed."""
+    environment = Environment.objects.create(
+        project=people.project, slug="files", name="Grid", kind=EnvironmentKind.URL
+    )
+    create_version(
+        environment=environment,
+        source={"base_url": "http://127.0.0.1:9"},
+        tasks=[
+            NewTask(key="a", split="train", prompt="Go.", reset={"level": 1}, seeds=[1]),
+            NewTask(key="b", split="test", prompt="Go.", reset={"level": 1}, seeds=[9]),
+            NewTask(key="c", split="test", prompt="Go.", reset={"level": 1}),
+        ],
+    )
+    start(people, task="a", seed="1")
+    client = signed_in(people.editor)
+    refused = client.post(base(people), {"version": "1", "task": "a", "seed": "9"})
+    assert refused.status_code == 422
+    free = client.post(base(people), {"version": "1", "extra": '{"level": 1}'})
+    assert "c is a sealed test task" in free.content.decode()

@@ -180,7 +180,16 @@ def _panel(
         is_running=bool(play.steps) and play.steps[-1].is_running,
         closes_at=tryout.opened_at and tryout.opened_at + timedelta(seconds=limits.LONGEST_S),
         form=shown_form(form, data, errors),
-        form_key=f"{tryout.state}-{tryout.opened_at}-{play.is_over}-{play.reset is not None}",
+        form_key=" ".join(
+            str(part)
+            for part in (
+                tryout.state,
+                tryout.opened_at,
+                play.is_over,
+                play.is_done,
+                play.reset is None,
+            )
+        ),
         can_act=tryout.is_live and not play.is_over and play.reset is not None,
         seed=resets.get("seed", str(play.params.get("seed", _first_seed(task)))),
         extra=resets.get("extra", ""),
@@ -189,6 +198,8 @@ def _panel(
         last=next((s for s in reversed(play.steps) if s.verdicts), None),
         can_save=can_save,
         why_not=reference.why_not(tryout, play) if can_save else "",
+        is_saved=can_save and reference.is_saved(tryout, play),
+        is_silent=queries.is_silent(tryout),
         final_reward=play.steps[-1].observation["reward"]
         if play.is_done and play.steps[-1].observation
         else None,
