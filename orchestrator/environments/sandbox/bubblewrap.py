@@ -36,7 +36,8 @@ def as_nobody() -> list[str]:
 def prlimit(limits: Limits) -> list[str]:
     return [
         "/usr/bin/prlimit",
-        f"--cpu={limits.cpu_s}",
+        # The soft limit's signal says which limit it was; at the hard one the kernel kills.
+        f"--cpu={limits.cpu_s}:{limits.cpu_s + 1}",
         f"--as={limits.memory_bytes}",
         f"--nproc={limits.processes}",
         f"--fsize={limits.file_bytes}",
@@ -118,15 +119,25 @@ class Descriptors:
         """A descriptor to read `text` from."""
         fd = os.memfd_create("content")
         self.others.append(fd)
-        os.write(fd, text.encode())
+        with os.fdopen(fd, "wb", closefd=False) as file:
+            file.write(os.fsencode(text))
         os.lseek(fd, 0, os.SEEK_SET)
         return str(fd)
 
 
-def opening(isolation: Isolation, fds: Descriptors, *, shares_network: bool = False) -> list[str]:
-    """The start of a command line, up to the read-only system, `/proc` and `/dev`."""
+def bwrap(
+    isolation: Isolation, fds: Descriptors, options: Sequence[str], command: Sequence[str]
+) -> list[str]:
+    """The command line. Options are read from a descriptor: a command line can be seen by everyone
+    on the host and by the inside, and options hold the host's paths and the values of variables.
+    """
     argv = as_nobody() if isolation.drops_root else []
-    argv += ["bwrap", "--json-status-fd", str(fds.report)]
+    return [*argv, "bwrap", "--args", fds.content("\0".join(options) + "\0"), "--", *command]
+
+
+def opening(isolation: Isolation, fds: Descriptors, *, shares_network: bool = False) -> list[str]:
+    """The first options, up to the read-only system, `/proc` and `/dev`."""
+    argv = ["--json-status-fd", str(fds.report)]
     argv += ["--block-fd", str(fds.gate)] if fds.gate >= 0 else []
     if isolation.has_filter:
         fds.others.append(program_fd())
@@ -163,8 +174,8 @@ def tmpfs(isolation: Isolation, path: str, size_bytes: int) -> list[str]:
     return [*size, "--tmpfs", path]
 
 
-def closing(env: Mapping[str, str], command: Sequence[str]) -> list[str]:
-    """The end of a command line."""
+def closing(env: Mapping[str, str]) -> list[str]:
+    """The last options."""
     argv: list[str] = []
     # Memory-backed mounts without a size, closed once everything is in place.
     for name in ("/", "/dev", *hidden_folders()):
@@ -172,7 +183,7 @@ def closing(env: Mapping[str, str], command: Sequence[str]) -> list[str]:
     argv += ["--clearenv"]
     for name, value in env.items():
         argv += ["--setenv", name, value]
-    return [*argv, "--", *command]
+    return argv
 
 
 def command_argv(
@@ -184,16 +195,19 @@ def command_argv(
     *,
     shares_network: bool = False,
     has_proxy: bool = False,
+    readable: Sequence[tuple[str, str]] = (),
 ) -> list[str]:
     env = shell_environment(TASK_FOLDER)
     reach: list[str] = []
     if shares_network or has_proxy:
         reach = [*certificates(), *names(fds, shares_network=shares_network)]
         env |= VARIABLES if has_proxy else {}
-    return [
+    options = [
         *opening(isolation, fds, shares_network=shares_network),
         *reach,
         *tmpfs(isolation, "/tmp", limits.tmp_bytes),
         *("--bind", str(folder), TASK_FOLDER, "--chdir", TASK_FOLDER),
-        *closing(env, [*prlimit(limits), *shell(command)]),
+        *(part for source, inside in readable for part in ("--ro-bind", source, inside)),
+        *closing(env),
     ]
+    return bwrap(isolation, fds, options, [*prlimit(limits), *shell(command)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from orchestrator.environments.sandbox.bubblewrap import (
     shell_environment,
 )
 from orchestrator.environments.sandbox.doorway import child_pid, open_doorway
+from orchestrator.environments.sandbox.folders import folder_size_bytes
 from orchestrator.environments.sandbox.limits import NOBODY, CommandResult, Isolation, Limits
 from orchestrator.environments.sandbox.proxy import EgressProxy
 from orchestrator.environments.sandbox.supervision import (
@@ -54,6 +56,8 @@ class Sandbox:
     """The way to the names that it allows; without one there is no network."""
     shares_network: bool = False
     """Commands use the host's network: weak isolation."""
+    readable: tuple[tuple[str, str], ...] = ()
+    """Further folders, read-only: path on the host, reachable for nobody, and path inside."""
 
     def __post_init__(self) -> None:
         if not self.isolation.available:
@@ -100,6 +104,7 @@ class Sandbox:
                     command,
                     shares_network=self.shares_network,
                     has_proxy=self.egress is not None,
+                    readable=self.readable,
                 ),
             ]
             started_at = time.monotonic()
@@ -108,7 +113,8 @@ class Sandbox:
             if self.egress is not None:
                 stack.enter_context(self._reaching(self.egress, process, report_r, gate_w))
                 started_at = time.monotonic()
-            captured = supervise(process, self.limits, started_at)
+            watch = functools.partial(self._fullness, folder)
+            captured = supervise(process, self.limits, started_at, watch)
             report = read_all(report_r)
         exit_status = reported_status(report)
         if captured.warning or (exit_status is None and group is not None and group.memory_kills()):
@@ -149,13 +155,20 @@ class Sandbox:
         argv += [*prlimit(limits), *shell(command)]
         started_at = time.monotonic()
         process = spawn(argv, cwd=folder, env=shell_environment(home=str(folder)))
-        captured = supervise(process, self.limits, started_at)
+        watch = functools.partial(self._fullness, folder)
+        captured = supervise(process, self.limits, started_at, watch)
         if group is not None:
             # What left the process group is in the control group still.
             group.kill()
         status = captured.returncode
         exit_status = 128 - status if status < 0 else status
         return self._result(captured, exit_status, started_at, group)
+
+    def _fullness(self, folder: Path) -> str:
+        """While the command runs: a disk is filled faster than it ends."""
+        limit = self.limits.folder_bytes
+        is_full = folder_size_bytes(folder, enough_bytes=limit) > limit
+        return f"files of more than {limit / 2**20:g} MiB" if is_full else ""
 
     def _own_limits(self, group: cgroup.Group | None) -> Limits:
         """Limits per process and user. Where a group counts processes, it shall be met first: it

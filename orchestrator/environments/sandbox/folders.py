@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
 import stat
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from orchestrator.environments.errors import SandboxError
 from orchestrator.environments.sandbox.limits import NOBODY, Isolation
 
+ENTRY_BYTES = 4096
 _ROOT_PREFIX = "switchback-terminal-"
 
 
@@ -50,16 +53,39 @@ def fresh_folder(root: Path, files: Mapping[str, str], isolation: Isolation) -> 
     return folder
 
 
-def folder_size_bytes(folder: Path) -> int:
-    """Allocated bytes of all files below, links not followed."""
+def folder_size_bytes(folder: Path, enough_bytes: int | None = None) -> int:
+    """Allocated bytes of all files and folders below, links not followed.
+
+    An entry counts as a page at least: names alone fill a disk too. Stops counting once there are
+    more than `enough_bytes`.
+    """
     total = 0
-    for path, _, names in os.walk(folder, onerror=None):
-        for name in names:
+    for path, names, files in os.walk(folder, onerror=partial(_open_up, folder)):
+        for name in (*names, *files):
             try:
-                total += os.lstat(os.path.join(path, name)).st_blocks * 512
+                total += max(ENTRY_BYTES, os.lstat(os.path.join(path, name)).st_blocks * 512)
             except FileNotFoundError:
                 continue
+        if enough_bytes is not None and total > enough_bytes:
+            break
     return total
+
+
+def _open_up(folder: Path, error: OSError) -> None:
+    """A folder that its owner cannot list would hide what is in it; next time it is counted.
+
+    Step by step, because an agent may put a link to a folder of the host in its place meanwhile.
+    """
+    if not isinstance(error, PermissionError):
+        return
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+    with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+        fd = os.open(folder, flags)
+        stack.callback(os.close, fd)
+        for part in Path(error.filename).relative_to(folder).parts:
+            fd = os.open(part, flags, dir_fd=fd)
+            stack.callback(os.close, fd)
+        os.chmod(f"/proc/self/fd/{fd}", 0o700)
 
 
 def remove_folder(folder: Path) -> None:

@@ -19,6 +19,7 @@ from orchestrator.environments.sandbox import cgroup
 from orchestrator.environments.sandbox.bubblewrap import (
     Descriptors,
     as_nobody,
+    bwrap,
     certificates,
     closing,
     entering,
@@ -183,15 +184,17 @@ def _isolated(
 ) -> list[str]:
     shares_network = spec.resources.network.mode == "open"
     command = [part.replace("{fd}", str(listener)) for part in spec.command]
-    return [
-        *entering(group.paths if group else ()),
+    options = [
         *opening(isolation, fds, shares_network=shares_network),
         *names(fds, shares_network=shares_network),
         *certificates(),
         *_folders(spec, isolation, binds, fds),
-        *closing(
-            _environment(spec, has_proxy=has_proxy), [*_limits(spec.resources, group), *command]
-        ),
+        *closing(_environment(spec, has_proxy=has_proxy)),
+    ]
+    limited = [*_limits(spec.resources, group), *command]
+    return [
+        *entering(group.paths if group else ()),
+        *bwrap(isolation, fds, options, limited),
     ]
 
 

@@ -9,12 +9,14 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.environments.errors import SandboxError
 from orchestrator.environments.sandbox.limits import Limits
+
+WATCH_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,16 @@ def spawn(
         raise SandboxError(f"{argv[0]} could not be started: {exc}") from exc
 
 
-def supervise(process: subprocess.Popen[bytes], limits: Limits, started_at: float) -> Captured:
-    """Read until the command ends or a limit strikes; then kill its whole group and reap it."""
+def supervise(
+    process: subprocess.Popen[bytes],
+    limits: Limits,
+    started_at: float,
+    watch: Callable[[], str] = lambda: "",
+) -> Captured:
+    """Read until the command ends or a limit strikes; then kill its whole group and reap it.
+
+    `watch` is asked every `WATCH_S` and tells a limit in words once it is met.
+    """
     if process.stdout is None:
         raise SandboxError("no pipe to the command")
     out_fd = process.stdout.fileno()
@@ -60,6 +70,7 @@ def supervise(process: subprocess.Popen[bytes], limits: Limits, started_at: floa
     poll.register(out_fd, select.POLLIN)
     poll.register(end_fd, select.POLLIN)
     deadline = started_at + limits.wall_s
+    watch_at = started_at + WATCH_S
     has_ended = False
     try:
         while not has_ended and not warning:
@@ -67,8 +78,11 @@ def supervise(process: subprocess.Popen[bytes], limits: Limits, started_at: floa
             if left_s <= 0:
                 warning = f"time limit of {limits.wall_s:g} s"
                 break
-            ready = {fd for fd, _ in poll.poll(max(1, left_s * 1000))}
+            ready = {fd for fd, _ in poll.poll(max(1, min(left_s, WATCH_S) * 1000))}
             has_ended = end_fd in ready
+            if not has_ended and time.monotonic() >= watch_at:
+                warning = watch()
+                watch_at = time.monotonic() + WATCH_S
             while out_fd in ready:
                 try:
                     chunk = os.read(out_fd, 65536)
