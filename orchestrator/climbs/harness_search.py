@@ -21,6 +21,7 @@ from optimizer.models import Edit as EditRow
 from optimizer.store import load_harness, store_harness
 from optimizer.tasks import TaskRef, passes
 from orchestrator.climbs.asking import ask_for_run
+from orchestrator.climbs.curricula import evidence_tasks
 from orchestrator.climbs.models import Climb, Phase, Rung
 from orchestrator.climbs.proposals import propose_edits
 from orchestrator.climbs.settings import ClimbSettings, SearchSettings
@@ -75,19 +76,21 @@ def advance_search(*, climb: Climb, rung: Rung, fence: Fence) -> HarnessVersion 
 
 def _ask_for_evidence(climb: Climb, rung: Rung, settings: SearchSettings, fence: Fence) -> Run:
     """The seed harness on some train tasks: what it does by itself."""
-    tasks = {
-        task.key: task
-        for task in Task.objects.filter(version_id=climb.environment_version_id, split=Split.TRAIN)
-    }
-    refs = [TaskRef(task.key, task.family) for task in tasks.values()]
-    chosen = islice(passes(refs, climb.seed, "evidence"), settings.evidence_tasks)
+    if settings.evidence_sampler == "sequential":
+        train = Task.objects.filter(version_id=climb.environment_version_id, split=Split.TRAIN)
+        tasks = {task.key: task for task in train}
+        refs = [TaskRef(task.key, task.family) for task in tasks.values()]
+        order = islice(passes(refs, climb.seed, "evidence"), settings.evidence_tasks)
+        chosen = [tasks[ref.key] for ref in order]
+    else:
+        chosen = evidence_tasks(climb=climb, settings=settings)
     return ask_for_run(
         climb=climb,
         rung=rung,
         key=EVIDENCE,
         label="Watching the seed harness",
         purpose=Purpose.OPTIMISE,
-        plan=[PlannedRollout(climb.seed_harness_id, tasks[ref.key]) for ref in chosen],
+        plan=[PlannedRollout(climb.seed_harness_id, task) for task in chosen],
         seed_parts=("evidence",),
         fence=fence,
     )

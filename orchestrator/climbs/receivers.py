@@ -8,10 +8,11 @@ from django.db.models import Q
 from django.dispatch import receiver
 
 from orchestrator.climbs.asking import settle_run
+from orchestrator.climbs.curricula import learn_from
 from orchestrator.climbs.models import ClimbRun
 from orchestrator.climbs.progress import note_progress
 from orchestrator.climbs.services import queue_advance
-from orchestrator.runs.models import Run
+from orchestrator.runs.models import Rollout, Run
 from orchestrator.runs.signals import rollout_ended, run_ended
 
 
@@ -30,7 +31,8 @@ def on_run_ended(run: Run, **_: Any) -> None:
 
 
 @receiver(rollout_ended, sender=Run)
-def on_rollout_ended(run: Run, done: int, planned: int, **_: Any) -> None:
+def on_rollout_ended(run: Run, rollout: Rollout, done: int, planned: int, **_: Any) -> None:
     climb_run = climb_run_of(run)
     if climb_run is not None:
         note_progress(climb_run=climb_run, done=done, planned=planned)
+        learn_from(climb_id=climb_run.climb_id, rollout=rollout)

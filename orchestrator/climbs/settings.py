@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+SAMPLERS = ("sequential", "uniform", "signal")
+
 
 @dataclass(frozen=True)
 class SearchSettings:
@@ -17,6 +19,8 @@ class SearchSettings:
     """Edits that add an attempt of the agent's own that succeeded."""
     evidence_tasks: int = 14
     """Train tasks on which the seed harness is watched before anything is proposed."""
+    evidence_sampler: str = "sequential"
+    """Which these are; `signal` goes by what earlier training in the environment has found out."""
     max_demonstrations: int = 21
     """In one bundle; they stand in the prefix that all rollouts share."""
     blocks: int = 16
@@ -29,6 +33,9 @@ class SearchSettings:
     certify_max_pairs: int = 60
     alpha: float = 0.05
 
+    def __post_init__(self) -> None:
+        _check_sampler("evidence_sampler", self.evidence_sampler)
+
 
 @dataclass(frozen=True)
 class TrainSettings:
@@ -39,6 +46,12 @@ class TrainSettings:
     """Tasks per step."""
     samples: int = 8
     """Rollouts per task."""
+    sampler: str = "sequential"
+    """Which tasks come next: `sequential` (shuffled passes over all), `uniform`, or `signal` (what
+    a group of rollouts is expected to tell per token): see `environments.curriculum.samplers`.
+    """
+    sampler_settings: dict[str, Any] = field(default_factory=dict)
+    """Of `signal`: decay, prior_strength, floor, by. Its group size is `samples`."""
     learning_rate: float = 1e-4
     warmup_steps: int = 1
     lora_rank: int = 16
@@ -53,6 +66,9 @@ class TrainSettings:
     """Input tokens of one pass below the step's shared beginning. On a step of the demo (SmolLM2)
     the trainer peaks at 1.4 GB, with 1,024 at 1.9; both take about 28 s of a core.
     """
+
+    def __post_init__(self) -> None:
+        _check_sampler("sampler", self.sampler)
 
 
 @dataclass(frozen=True)
@@ -79,6 +95,11 @@ class ClimbSettings:
         values["search"] = _part(SearchSettings, data.get("search", {}))
         values["train"] = _part(TrainSettings, data.get("train", {}))
         return cls(**values)
+
+
+def _check_sampler(name: str, value: str) -> None:
+    if value not in SAMPLERS:
+        raise ValueError(f"{name} is one of {', '.join(SAMPLERS)}, not {value!r}.")
 
 
 def _part(kind: type[Any], data: Mapping[str, Any]) -> Any:

@@ -9,7 +9,6 @@ the database, and rows of a step are on disk before its update.
 from __future__ import annotations
 
 import subprocess
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,12 @@ from django.utils import timezone
 
 from optimizer.models import HarnessVersion
 from optimizer.store import load_harness
-from optimizer.tasks import TaskRef, passes
 from orchestrator.climbs.asking import ask_for_run
+from orchestrator.climbs.curricula import training_tasks
 from orchestrator.climbs.models import Climb, ClimbState, Rung, RungKind
 from orchestrator.climbs.rows import rows_of_run
 from orchestrator.climbs.services import fail_climb, queue_advance
 from orchestrator.climbs.settings import ClimbSettings, TrainSettings
-from orchestrator.environments.models import Split, Task
 from orchestrator.events.services import Fence, NewEvent, append, create_stream, hold_fence
 from orchestrator.jobs import services as jobs
 from orchestrator.jobs.models import Job, JobState
@@ -270,25 +268,17 @@ class _Keeper:
         client.write_rows(self._folder, step=need.step, records=rows)
 
     def _plan(self, step: int) -> list[PlannedRollout]:
-        """`groups` tasks in shuffled passes over the train split, each `samples` times.
+        """`groups` train tasks that the sampler chooses, each `samples` times.
 
         Tasks that stand in the harness as demonstrations are left out: their answers are told.
         """
         harness: HarnessVersion | None = self._rung.harness
         assert harness is not None
         told = {d.source for d in load_harness(harness).demonstrations}
-        tasks = {
-            task.key: task
-            for task in Task.objects.filter(
-                version_id=self._climb.environment_version_id, split=Split.TRAIN
-            ).exclude(key__in=told)
-        }
-        refs = [TaskRef(task.key, task.family) for task in tasks.values()]
-        n = self._settings.groups
-        chosen = islice(passes(refs, self._climb.seed, "train"), (step - 1) * n, step * n)
+        chosen = training_tasks(climb=self._climb, settings=self._settings, step=step, exclude=told)
         return [
-            PlannedRollout(harness.pk, tasks[ref.key], replicate)
-            for ref in chosen
+            PlannedRollout(harness.pk, task, replicate)
+            for task in chosen
             for replicate in range(self._settings.samples)
         ]
 

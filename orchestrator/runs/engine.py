@@ -211,7 +211,7 @@ def announce_to_run(rollout: Rollout) -> dict[int, Sequence[NewEvent]]:
     """Needs the transaction in which the rollout ended."""
     run = rollout.run
     tally = queries.tally(run.pk)
-    rollout_ended.send(sender=Run, run=run, done=tally.done, planned=tally.planned)
+    rollout_ended.send(sender=Run, run=run, rollout=rollout, done=tally.done, planned=tally.planned)
     return {
         run.stream_id: [
             NewEvent("rollout", queries.rollout_row(rollout)),

@@ -10,4 +10,4 @@ run_ended = Signal()
 """Sent with `run`."""
 
 rollout_ended = Signal()
-"""Sent with `run`, `done` and `planned` when a rollout of the run has ended."""
+"""Sent with `run`, `rollout`, `done` and `planned` when a rollout of the run has ended."""

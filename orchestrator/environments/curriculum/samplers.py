@@ -92,11 +92,15 @@ class Weighed:
 def sequential(tasks: Sequence[Known], *, seed: int, n_draws: int, n: int) -> list[str]:
     """The next `n` in shuffled passes over all tasks, groups taking turns within a pass.
 
-    At the turn of two passes a task could come twice in a draw; it is drawn once.
+    At the turn of two passes a task could come twice in a draw; the next one takes its place.
     """
     order = passes([TaskRef(task.key, task.group) for task in tasks], seed, "train")
-    chosen = islice(order, n_draws, n_draws + n)
-    return list(dict.fromkeys(ref.key for ref in chosen))
+    chosen: dict[str, None] = {}
+    for ref in islice(order, n_draws, None):
+        if len(chosen) == min(n, len(tasks)):
+            break
+        chosen[ref.key] = None
+    return list(chosen)
 
 
 def uniform(tasks: Sequence[Known], *, seed: int, n_draws: int, n: int) -> list[str]:

@@ -63,7 +63,8 @@ def draw(*, curriculum: Curriculum, step: int, n: int, exclude: Collection[str] 
             made = CurriculumDraw.objects.create(
                 curriculum=fresh, step=step, tasks=keys, n_before=fresh.n_draws
             )
-            Curriculum.objects.filter(pk=fresh.pk).update(n_draws=F("n_draws") + len(keys))
+            # What was asked for, so that passes go on where they were.
+            Curriculum.objects.filter(pk=fresh.pk).update(n_draws=F("n_draws") + n)
             _count_draws(fresh, keys)
     tasks = {t.key: t for t in Task.objects.filter(version=fresh.version_id, key__in=made.tasks)}
     return [tasks[key] for key in made.tasks]
@@ -96,6 +97,36 @@ def observe(
                 output_field=FloatField(),
             ),
             n_rollouts=F("n_rollouts") + 1,
+        )
+    return True
+
+
+def inherit(*, curriculum: Curriculum) -> bool:
+    """Begins with what the newest curriculum of the same version knows; False if nothing is new.
+
+    Only for one that has neither drawn nor counted anything: whoever resumes inherits nothing new.
+    """
+    with transaction.atomic():
+        fresh = Curriculum.objects.select_for_update().get(pk=curriculum.pk)
+        if fresh.n_draws or TaskEstimate.objects.filter(curriculum=fresh).exists():
+            return False
+        earlier = (
+            Curriculum.objects.filter(version=fresh.version_id, estimates__n_rollouts__gt=0)
+            .exclude(pk=fresh.pk)
+            .order_by("-pk")
+            .first()
+        )
+        if earlier is None:
+            return False
+        TaskEstimate.objects.bulk_create(
+            TaskEstimate(
+                curriculum=fresh,
+                task_id=estimate.task_id,
+                successes=estimate.successes,
+                failures=estimate.failures,
+                cost=estimate.cost,
+            )
+            for estimate in earlier.estimates.all()
         )
     return True
 
