@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 STATE = Path(os.environ["DOCKER_CONFIG"])
 DOUBLES = Path(__file__).resolve().parent
@@ -125,19 +126,20 @@ def _list(kind: str) -> None:
         print(path.stem.removeprefix(f"{kind}-"), worker)
 
 
-def _image(name: str) -> dict[str, object] | None:
+def _image(name: str) -> dict[str, Any] | None:
     for path in (STATE / "images").glob("*.json"):
-        known = json.loads(path.read_text())
+        known: dict[str, Any] = json.loads(path.read_text())
         if path.stem == _file(name) or name in (known["id"], *known.get("digests", [])):
             return known
     return None
 
 
-def _container(name: str) -> dict[str, object]:
+def _container(name: str) -> dict[str, Any]:
     path = STATE / f"container-{name}.json"
     if not path.exists():
         raise SystemExit(_refuse(f"Error: No such object: {name}"))
-    return json.loads(path.read_text())
+    stored: dict[str, Any] = json.loads(path.read_text())
+    return stored
 
 
 def _file(image: str) -> str:

@@ -81,6 +81,7 @@ def prepare_package(
             "apps": plan["apps"],
             "installed": installed.facts()["packages"],
             **({"notes": notes} if (notes := _notes(plan)) else {}),
+            **({"declared": declared} if manifest and (declared := manifest.declared()) else {}),
         },
         settings=manifest.episode_settings() if manifest else {},
         summary=manifest.summary if manifest else "",

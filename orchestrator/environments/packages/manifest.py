@@ -40,6 +40,16 @@ class Manifest:
         """What it declares in the words of `EnvironmentVersion.settings`."""
         return {"reward_range": list(self.reward_range)} if self.reward_range else {}
 
+    def declared(self) -> dict[str, Any]:
+        """What it asks for, for people to compare with what it gets."""
+        asked = {
+            "episode_timeout_s": self.episode_timeout_s,
+            "memory_mb": self.memory_mb,
+            "network": self.network,
+            "allowed_hosts": list(self.allowed_hosts),
+        }
+        return {name: value for name, value in asked.items() if value}
+
 
 def is_app(text: str) -> bool:
     """Whether it reads like `module:attribute`."""
