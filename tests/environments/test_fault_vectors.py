@@ -1,14 +1,14 @@
 """The fault cases of `tests/vectors/openenv_faults.json` against real servers.
 
 Every case and variant is read from the file. Not driven by the general test: F10 (a direct call,
-below), F33 (two servers of the provider, in `test_servers`) and F36 (the worker is killed: the
-storage of the rollout engine). F16 and F30 have a further test for the probe.
+below), F33 (two servers of the provider, in `test_servers`) and F36 (the worker is killed). The
+same cases through the whole engine, F33 and F36 too, are in `tests/runs/test_fault_vectors`. F16
+and F30 have a further test for the probe.
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import signal
 import socket
@@ -33,48 +33,23 @@ from orchestrator.environments.probe import SeedEffect, probe
 from orchestrator.environments.session import EpisodeSession, EpisodeSettings
 from tests.doubles.openenv_servers import FaultServer, raw_server, silent_port
 from tests.environments.conftest import ServerFactory
+from tests.openenv_faults import VECTORS, cases, expanded, outcomes
 
-VECTORS = json.loads(Path("tests/vectors/openenv_faults.json").read_text(encoding="utf-8"))
 ELSEWHERE = {"F10", "F33", "F36"}
 SLOW = {"F01", "F02", "F03", "F04", "F08", "F11", "F12", "F18", "F25"}
 SETTING_NAMES = {f.name for f in fields(EpisodeSettings)}
 
 
-def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    return {**copy.deepcopy(base), **copy.deepcopy(changes)}
-
-
 def _cases() -> list[Any]:
     params = []
-    for case in VECTORS["cases"]:
+    for name, case in cases():
+        provoke = case["provoke"]
         if case["id"] in ELSEWHERE:
             continue
-        for variant in [{"name": ""}, *case.get("variants", [])]:
-            merged = _merged(case, {})
-            merged["provoke"] = _merged(case["provoke"], variant.get("provoke", {}))
-            merged["expect"] = _merged(case["expect"], variant.get("expect", {}))
-            for key in ("also_allowed_cause",):
-                merged[key] = variant.get(key)
-            name = f"{case['id']}-{case['name']}" + (
-                f"-{variant['name']}" if variant["name"] else ""
-            )
-            own = "server_env" in case["provoke"] or "server_args" in case["provoke"]
-            is_slow = case["id"] in SLOW or own or merged["provoke"]["target"] == "fault_mcp_env"
-            marks = [pytest.mark.slow] if is_slow else []
-            params.append(pytest.param(merged, id=name, marks=marks))
+        own = "server_env" in provoke or "server_args" in provoke
+        is_slow = case["id"] in SLOW or own or provoke["target"] == "fault_mcp_env"
+        params.append(pytest.param(case, id=name, marks=[pytest.mark.slow] if is_slow else []))
     return params
-
-
-def _expanded(value: Any) -> Any:
-    """The file's notation for long texts."""
-    if isinstance(value, dict):
-        if set(value) == {"$repeat"}:
-            text, count = value["$repeat"]
-            return text * count
-        if set(value) == {"$concat"}:
-            return "".join(_expanded(part) for part in value["$concat"])
-        return {key: _expanded(item) for key, item in value.items()}
-    return [_expanded(item) for item in value] if isinstance(value, list) else value
 
 
 @dataclass
@@ -151,7 +126,7 @@ async def _target(
     """Base address of the case's server, and the server where it is a process."""
     async with AsyncExitStack() as stack:
         if provoke["target"] == "raw_server":
-            yield await stack.enter_async_context(raw_server(_expanded(provoke["replies"]))), None
+            yield await stack.enter_async_context(raw_server(expanded(provoke["replies"]))), None
             return
         if provoke["target"] == "none":
             if "accepts and never answers" in provoke["port"]:
@@ -197,10 +172,7 @@ async def _run(
 
 def _check(case: dict[str, Any], result: EpisodeResult, address: str) -> None:
     expect = case["expect"]
-    allowed = [expect, *expect.get("also_allowed", [])]
-    if case.get("also_allowed_cause"):
-        allowed.append({**expect, "cause": case["also_allowed_cause"]})
-    matching = [e for e in allowed if e["rollout_state"] == result.state]
+    matching = [e for e in outcomes(case) if e["rollout_state"] == result.state]
     causes = [e["cause"] for e in matching if e["cause"] is not None]
     assert matching, result
     assert not causes or result.cause in causes, result
@@ -230,7 +202,7 @@ async def test_the_episode_ends_as_the_vectors_say(
         if "rollouts" in provoke:
             await _several(case, base_url, server, tmp_path)
             return
-        trial = Trial(provoke, _expanded(provoke["actions"]), server)
+        trial = Trial(provoke, expanded(provoke["actions"]), server)
         result = await _run(trial, base_url, provoke, tmp_path)
         took_s = time.monotonic() - started_at
         for task in trial.tasks:
