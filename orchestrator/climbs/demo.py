@@ -22,12 +22,15 @@ from orchestrator.climbs.services import start_climb
 from orchestrator.climbs.settings import ClimbSettings, SearchSettings, TrainSettings
 from orchestrator.environments.models import Environment, EnvironmentKind, EnvironmentVersion
 from orchestrator.environments.services import NewTask, create_version
-from orchestrator.environments.terminal.tasks import DEMO_COUNTS, FULL_COUNTS, TaskSpec, generate
+from orchestrator.environments.terminal.spec import TaskSpec
+from orchestrator.environments.terminal.tasks import DEMO_COUNTS, FULL_COUNTS, generate
 from orchestrator.projects.models import Project, User
 from orchestrator.projects.services import create_project
 from rubrics.models import Rubric, RubricVersion
 from rubrics.versions import create_rubric_version
 
+_ELSEWHERE = frozenset({"key", "split", "family", "prompt", "reference"})
+"""Fields of a task that have a column of their own."""
 PROJECT = "Demo"
 TASK_SEED = 7
 EXAMPLE = Path("examples") / "terminal-files"
@@ -118,16 +121,14 @@ def new_tasks(specs: Sequence[TaskSpec]) -> list[NewTask]:
 
 
 def _task(spec: TaskSpec) -> NewTask:
-    data = spec.as_json()
-    reference = data.pop("reference")
     return NewTask(
         key=spec.key,
         split=spec.split,
         family=spec.family,
         prompt=spec.prompt,
         reset={"task": spec.key},
-        spec={**data, "reference": []},
-        reference=reference or None,
+        spec={name: v for name, v in spec.as_json().items() if name not in _ELSEWHERE},
+        reference=[dict(message) for message in spec.reference] or None,
     )
 
 

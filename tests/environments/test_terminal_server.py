@@ -17,7 +17,7 @@ from orchestrator.environments.probe import SeedEffect, probe
 from orchestrator.environments.resources import Resources
 from orchestrator.environments.servers.local import LocalServer, LocalSpec
 from orchestrator.environments.session import EpisodeSession
-from orchestrator.environments.terminal.tasks import TaskSpec
+from orchestrator.environments.terminal.spec import TaskSpec
 from tests.environments.conftest import needs_bubblewrap
 
 pytestmark = needs_bubblewrap

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from orchestrator.environments.terminal import tasks as terminal_tasks
 from orchestrator.environments.terminal.observation import OUTPUT_LIMIT_BYTES, segments_of, text_of
-from orchestrator.environments.terminal.tasks import FAMILIES, TaskSpec, generate, is_correct
+from orchestrator.environments.terminal.spec import Match, TaskSpec, is_correct
+from orchestrator.environments.terminal.tasks import FAMILIES, generate
 
 seeds = st.integers(min_value=0, max_value=2**31 - 1)
 
@@ -90,7 +91,7 @@ def test_a_broken_file_of_tasks_names_the_line(tmp_path: Path) -> None:
         terminal_tasks.load_jsonl(path)
 
 
-def _task(match: terminal_tasks.Match, answer: str) -> TaskSpec:
+def _task(match: Match, answer: str) -> TaskSpec:
     return TaskSpec("test-0001", "test", "f", "p", {}, answer, match)
 
 
@@ -110,9 +111,7 @@ def _task(match: terminal_tasks.Match, answer: str) -> TaskSpec:
         ("exact", "7", "07", False),
     ],
 )
-def test_answers_are_judged_strictly(
-    match: terminal_tasks.Match, right: str, answer: str, correct: bool
-) -> None:
+def test_answers_are_judged_strictly(match: Match, right: str, answer: str, correct: bool) -> None:
     assert is_correct(_task(match, right), answer) is correct
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import sys
@@ -15,7 +14,8 @@ from orchestrator.environments.kinds.base import Segments
 from orchestrator.environments.kinds.fields import Field
 from orchestrator.environments.resources import Resources
 from orchestrator.environments.servers.local import LocalSpec
-from orchestrator.environments.terminal.tasks import TaskSpec, dump_jsonl
+from orchestrator.environments.tasks_file import write_tasks
+from orchestrator.environments.terminal.spec import MAX_STEPS, TaskSpec
 
 
 class TerminalKind:
@@ -23,11 +23,11 @@ class TerminalKind:
 
     capacity = 64
     resets_by_key = True
-    summary = "Files for each task and a real shell in the sandbox; graded by the answer."
+    summary = "Files for each task and a shell; graded by the answer or by a verifier of yours."
     source_fields: Sequence[Field] = ()
     task_fields: Sequence[Field] = (
-        Field("files", "Files", "files", is_required=True, help="Laid out before the agent acts."),
-        Field("answer", "Answer", is_required=True, is_secret=True),
+        Field("files", "Files", "files", help="Laid out before the agent acts."),
+        Field("answer", "Answer", is_secret=True, help="Needed unless there is a verifier."),
         Field(
             "match",
             "Compared as",
@@ -35,7 +35,30 @@ class TerminalKind:
             choices=(("exact", "text"), ("number", "number")),
             default="exact",
         ),
-        Field("max_steps", "Steps at most", "integer", default=4),
+        Field("max_steps", "Steps at most", "integer", default=MAX_STEPS),
+        Field(
+            "verifier",
+            "Verifier",
+            "shell",
+            is_secret=True,
+            help="Runs at the end on a copy of the agent's folder, $RESULT. Status 0: 1, "
+            "status 1: 0, a last line `reward: x`: x; all else is an error.",
+        ),
+        Field(
+            "verifier_language",
+            "Verifier's language",
+            "choice",
+            choices=(("shell", "shell"), ("python", "Python")),
+            default="shell",
+        ),
+        Field(
+            "verifier_files",
+            "Verifier's files",
+            "files",
+            is_secret=True,
+            help="In its working directory, /verifier; never where the agent acts.",
+        ),
+        Field("verifier_timeout_s", "Verifier's seconds at most", "number", default=10),
     )
     _answer = re.compile(r"answer\s*:\s*(.*)", re.IGNORECASE)
 
@@ -43,7 +66,7 @@ class TerminalKind:
         """Everything fits: nothing is said of the environment as a whole."""
 
     def check_task(self, spec: Mapping[str, Any], reset: Mapping[str, Any]) -> None:
-        _task(spec)
+        TaskSpec.from_json(spec)
 
     def server(
         self,
@@ -55,30 +78,30 @@ class TerminalKind:
         data: Path,
     ) -> LocalSpec:
         """Writes the tasks, answers included, to a file that only this user can read."""
-        tasks = [_task(spec) for spec in specs]
+        tasks = [TaskSpec.from_json(spec) for spec in specs]
         if not tasks:
             raise ValueError("a terminal environment needs at least one task")
-        content = json.dumps([task.as_json() for task in tasks], sort_keys=True)
-        folder = data / name
-        path = folder / f"tasks-{hashlib.sha256(content.encode()).hexdigest()[:16]}.jsonl"
-        if not path.exists():
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            dump_jsonl(tasks, path)
+        capacity = resources.slots or self.capacity
+        path = write_tasks([task.as_json() for task in tasks], data / name)
         module = "orchestrator.environments.terminal.server"
         return LocalSpec(
             name=name,
             command=(
-                *(sys.executable, "-m", module, "--tasks", str(path.resolve())),
-                *("--uds", "{socket}", "--capacity", str(self.capacity)),
+                *(sys.executable, "-m", module, "--tasks", str(path)),
+                *("--uds", "{socket}", "--capacity", str(capacity)),
+                *_network(resources, data / name),
             ),
-            capacity=self.capacity,
+            capacity=capacity,
             max_servers=resources.max_servers,
             probe={"task": tasks[0].key},
         )
 
     def action_of(self, reply: str) -> Action:
-        """The first line that is not empty: `answer: …`, else a command."""
+        """The first line that is not empty: `answer: …`, `done`, else a command."""
         line = next((line.strip() for line in reply.splitlines() if line.strip()), "")
+        if line.lower() in ("done", "done."):
+            # No command of this name exists; it ends tasks that ask for no answer.
+            return {"answer": "done"}
         match = self._answer.fullmatch(line)
         return {"answer": match.group(1)} if match else {"command": line}
 
@@ -88,7 +111,9 @@ class TerminalKind:
         ]
 
 
-def _task(spec: Mapping[str, Any]) -> TaskSpec:
-    """Of a stored specification: what only the table of tasks knows is no concern of the server."""
-    unknown = {"key": "x", "split": "train", "family": "", "prompt": "", "reference": ()}
-    return TaskSpec.from_json({**unknown, **spec})
+def _network(resources: Resources, folder: Path) -> tuple[str, ...]:
+    """For the commands of agents; the server itself needs none."""
+    if resources.network.mode == "none":
+        return ()
+    network = json.dumps(resources.as_json()["network"])
+    return ("--network", network, "--decisions", str((folder / "decisions.jsonl").resolve()))

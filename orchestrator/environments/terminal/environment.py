@@ -4,12 +4,14 @@ One WebSocket is one episode: `reset(task=<key>)` lays out a private copy of the
 `step({"command": ...})` runs a command on them in the sandbox, `step({"answer": ...})` ends the
 episode with the verdict. The verdict is made here, outside the agent's reach; the answer stands
 neither in observations nor in state or metadata, and the file of tasks is not visible in the
-sandbox. After `max_steps` actions without an answer the episode ends with reward 0: that is this
-environment's own verdict, no answer is no right answer.
+sandbox. Where the task has a verifier, it judges a copy of the agent's folder (`verifier`); with an
+answer as well, both must be right. After `max_steps` actions the episode is over: without an answer
+that is asked for with reward 0, which is this environment's own verdict (no answer is no right
+answer); else the verifier decides. So is it when the files become too many.
 
 There is no randomness: `seed` is accepted and has no effect, tasks differ by their key.
 
-A failure of the sandbox raises, so that a client sees an error and no reward.
+A failure of the sandbox or of a verifier raises, so that a client sees an error and no reward.
 
 Importing this module imports `openenv`; only the server's process should (`server` does).
 """
@@ -28,11 +30,12 @@ from pydantic_core import PydanticCustomError
 from orchestrator.environments.sandbox import (
     Sandbox,
     folder_size_bytes,
-    fresh_folder,
     remove_folder,
 )
+from orchestrator.environments.terminal.files import ResultTooLargeError, lay_out
 from orchestrator.environments.terminal.observation import Segment, segments_of
-from orchestrator.environments.terminal.tasks import TaskSpec, is_correct
+from orchestrator.environments.terminal.spec import TaskSpec, is_correct
+from orchestrator.environments.terminal.verifier import verify
 
 ENV_NAME = "terminal"
 MAX_TEXT = 2000
@@ -104,7 +107,7 @@ class TerminalEnvironment(Environment):  # type: ignore[misc]
         found = self.tasks.get(task)
         if found is None:
             raise ValueError(f"unknown task {task[:80]!r}; {len(self.tasks)} tasks are served")
-        self._folder = fresh_folder(self.root, found.files, self.sandbox.isolation)
+        self._folder = lay_out(self.root, found.files, self.sandbox.isolation)
         self._task, self._is_over = found, False
         self._state = TerminalState(episode_id=episode_id, step_count=0, task=task)
         return TerminalObservation(segments=[{"kind": "context", "text": found.prompt}])
@@ -118,8 +121,9 @@ class TerminalEnvironment(Environment):  # type: ignore[misc]
         self._state.step_count += 1
         if "answer" in action.model_fields_set:
             self._is_over = True
-            reward = 1.0 if is_correct(self._task, action.answer) else 0.0
-            return TerminalObservation(reward=reward, done=True)
+            reward, note = self._verdict(self._task, self._folder, action.answer)
+            segments = [Segment("warning", f"({note})").as_json()] if note else []
+            return TerminalObservation(segments=segments, reward=reward, done=True)
         return self._run(self._task, self._folder, action.command)
 
     def _run(self, task: TaskSpec, folder: Path, command: str) -> TerminalObservation:
@@ -131,21 +135,36 @@ class TerminalEnvironment(Environment):  # type: ignore[misc]
             warning=result.warning,
         )
         limit_bytes = self.sandbox.limits.folder_bytes
-        end = ""
+        end, reward = "", None
         if folder_size_bytes(folder) > limit_bytes:
-            end = f"the files take more than {limit_bytes // 2**20} MiB: the episode is over"
+            end, reward = f"the files take more than {limit_bytes // 2**20} MiB", 0.0
         elif self._state.step_count >= task.max_steps:
-            end = f"no answer in {task.max_steps} steps: the episode is over"
+            self._is_over = True
+            end = f"no answer in {task.max_steps} steps" if task.answer else "no step is left"
+            reward, note = (0.0, "") if task.answer else self._verdict(task, folder, "")
+            end = note or end
         if end:
             self._is_over = True
+            end += ": the episode is over"
             segments.append(Segment("warning", f"\n({end})"))
         return TerminalObservation(
             segments=[segment.as_json() for segment in segments],
             exit_status=result.exit_status,
             truncated=result.is_truncated,
-            reward=0.0 if end else None,
+            reward=reward,
             done=bool(end),
         )
+
+    def _verdict(self, task: TaskSpec, folder: Path, answer: str) -> tuple[float, str]:
+        """The reward, and a remark where it needs one. `VerifierError` where there is none."""
+        if task.answer and not is_correct(task, answer):
+            return 0.0, ""
+        if not task.verifier:
+            return 1.0, ""
+        try:
+            return verify(task, folder, answer, sandbox=self.sandbox, root=self.root), ""
+        except ResultTooLargeError as exc:
+            return 0.0, str(exc)
 
     @property
     def state(self) -> TerminalState:

@@ -8,6 +8,7 @@ nearly all of it imports; openenv's are made here, once the arguments are known 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from orchestrator.environments.errors import SandboxUnavailableError
+from orchestrator.environments.resources import Resources
 from orchestrator.environments.sandbox import (
     OPT_OUT_VARIABLE,
     Limits,
@@ -24,7 +26,10 @@ from orchestrator.environments.sandbox import (
     private_root,
     remove_folder,
 )
-from orchestrator.environments.terminal.tasks import TaskSpec, load_jsonl
+from orchestrator.environments.sandbox.policy import Policy
+from orchestrator.environments.sandbox.proxy import EgressProxy
+from orchestrator.environments.terminal.spec import TaskSpec
+from orchestrator.environments.terminal.tasks import load_jsonl
 
 CAPACITY = 64
 """Episodes at a time. Idle ones cost a thread and a folder; commands share the processors."""
@@ -44,9 +49,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     where.add_argument("--port", type=int, help="port on 127.0.0.1")
     parser.add_argument("--capacity", type=int, default=CAPACITY, help="episodes at a time")
     parser.add_argument("--work", type=Path, help="parent of the episodes' folders")
+    parser.add_argument("--network", default="{}", help="JSON: mode, allowed_hosts; default: none")
+    parser.add_argument("--decisions", type=Path, help="file for the egress proxy's decisions")
     args = parser.parse_args(argv)
     try:
-        sandbox = Sandbox(detect(), Limits())
+        network = Resources.from_json({"network": json.loads(args.network)}).network
+        is_listed = network.mode == "allow-list"
+        sandbox = Sandbox(
+            detect(),
+            Limits(),
+            egress=EgressProxy(Policy(network.allowed_hosts), args.decisions)
+            if is_listed
+            else None,
+            shares_network=network.mode == "open",
+        )
+    except ValueError as exc:
+        parser.error(f"--network: {exc}")
     except SandboxUnavailableError as exc:
         print(f"terminal environment: {exc}", file=sys.stderr)
         return 2

@@ -20,7 +20,6 @@ fifteen (greedy, 30 to 42 tasks).
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import random
@@ -30,79 +29,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any, Literal
 
 from orchestrator.environments.terminal.observation import segments_of, text_of
-
-Split = Literal["train", "select", "test"]
-Match = Literal["exact", "number"]
+from orchestrator.environments.terminal.spec import Match, Split, TaskSpec, is_correct
 
 SPLITS: tuple[Split, ...] = ("train", "select", "test")
 DEMO_COUNTS: dict[str, int] = {"train": 120, "select": 60, "test": 60}
 FULL_COUNTS: dict[str, int] = {"train": 400, "select": 200, "test": 300}
-MAX_STEPS = 4
 ANSWER_PREFIX = "answer:"
-
-
-@dataclass(frozen=True)
-class TaskSpec:
-    """One exercise. `answer` and `match` stay in the environment's server."""
-
-    key: str
-    """`<split>-<index from 1, four digits>`."""
-    split: Split
-    family: str
-    prompt: str
-    files: dict[str, str]
-    """Name to content; names are plain, content is UTF-8 and ends with a newline."""
-    answer: str
-    match: Match
-    reference: tuple[dict[str, str], ...] = ()
-    """Author's transcript after the prompt: messages with `role` and `content`; train only."""
-    max_steps: int = MAX_STEPS
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "key": self.key,
-            "split": self.split,
-            "family": self.family,
-            "prompt": self.prompt,
-            "files": dict(self.files),
-            "answer": self.answer,
-            "match": self.match,
-            "reference": [dict(m) for m in self.reference],
-            "max_steps": self.max_steps,
-        }
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> TaskSpec:
-        """Inverse of `as_json`. `ValueError` on a record of another shape."""
-        try:
-            return cls(**{**record, "reference": tuple(dict(m) for m in record["reference"])})
-        except (KeyError, TypeError) as exc:
-            raise ValueError(f"not a terminal task: {exc}") from exc
-
-    @property
-    def content_hash(self) -> str:
-        """Equal for tasks that pose the same question on the same files."""
-        payload = json.dumps([self.prompt, self.files, self.answer], sort_keys=True)
-        return hashlib.sha256(payload.encode()).hexdigest()
-
-
-def is_correct(task: TaskSpec, answer: str) -> bool:
-    """The verdict. Runs of white space count as one blank; numbers compare by value (`07` is 7).
-
-    Nothing else is forgiven: a lenient comparison would reward answers that only contain the right
-    one.
-    """
-    if task.match == "number":
-        try:
-            return Decimal(answer.strip()) == Decimal(task.answer)
-        except InvalidOperation:
-            return False
-    return " ".join(answer.split()) == " ".join(task.answer.split())
 
 
 # --- building blocks -----------------------------------------------------------------------------
