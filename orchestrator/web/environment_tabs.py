@@ -23,6 +23,8 @@ TABS: tuple[tuple[str, str], ...] = (
     ("Compare", "web:environment_compare"),
     ("Try", "web:environment_try"),
     ("Checks", "web:environment_checks"),
+    ("Network", "web:environment_network"),
+    ("Curriculum", "web:environment_curriculum"),
 )
 """Label and URL name; each takes the project's id and the environment's slug."""
 

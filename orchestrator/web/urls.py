@@ -5,6 +5,8 @@ from django.urls import include, path, re_path
 from orchestrator.web.views import (
     checks,
     climbs,
+    curriculum,
+    egress,
     environments,
     overview,
     rollouts,
@@ -33,6 +35,11 @@ urlpatterns = [
         "p/<int:project_id>/environments/<slug:slug>/v<int:number>/tasks/<str:key>/",
         environments.task_detail,
         name="task",
+    ),
+    path(
+        "p/<int:project_id>/environments/<slug:slug>/network/",
+        egress.environment_network,
+        name="environment_network",
     ),
     path(
         "p/<int:project_id>/environments/<slug:slug>/checks/",
@@ -64,6 +71,11 @@ urlpatterns = [
         rf"/(?P<what>{'|'.join(tryouts.ACTIONS)})/$",
         tryouts.tryout_ask,
         name="tryout_ask",
+    ),
+    path(
+        "p/<int:project_id>/environments/<slug:slug>/curriculum/",
+        curriculum.environment_curriculum,
+        name="environment_curriculum",
     ),
     path("p/<int:project_id>/runs/", runs.run_list, name="runs"),
     path("p/<int:project_id>/runs/<int:run_id>/", runs.run_detail, name="run"),
