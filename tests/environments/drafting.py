@@ -7,9 +7,17 @@ from typing import Any
 from orchestrator.environments.authoring.content import content_of, digest_of
 from orchestrator.environments.authoring.drafts import create_environment
 from orchestrator.environments.authoring.tasks import save_task
+from orchestrator.environments.kinds import KINDS
 from orchestrator.environments.models import DraftTask, EnvironmentDraft
 from orchestrator.environments.services import NewTask
 from tests.base import People
+
+DEFAULTS = {
+    field.name: field.default
+    for field in KINDS["terminal"].task_fields
+    if field.default is not None
+}
+"""What a form or a table gives a task that says nothing of it."""
 
 
 def make_task(key: str = "q1", **overrides: Any) -> NewTask:
@@ -21,10 +29,10 @@ def make_task(key: str = "q1", **overrides: Any) -> NewTask:
         "family": "count",
         "reset": {"task": key},
         "spec": {
+            **DEFAULTS,
             "files": {f"{key}.txt": "a\nb\n"},
             "answer": "2",
             "match": "number",
-            "max_steps": 4,
         },
         **overrides,
     }

@@ -185,7 +185,7 @@ def test_what_keeps_a_draft_from_being_published_is_said(people: People) -> None
     with pytest.raises(DraftRefusedError, match="no task yet"):
         publish.publish(actor=people.editor, draft=draft, revision=draft.revision)
     tasks.save_task(actor=people.editor, draft=draft, task=make_task("q1"))
-    draft.tasks.update(spec={"answer": "2"})
+    draft.tasks.update(spec={"files": "none", "answer": "2"})
     draft = refreshed(draft)
     with pytest.raises(DraftRefusedError, match="q1: "):
         publish.publish(actor=people.editor, draft=draft, revision=draft.revision)

@@ -134,7 +134,7 @@ def test_a_later_preview_ends_the_earlier_one(people: People) -> None:
 
 def test_a_file_of_bad_rows_alone_cannot_be_applied(people: People) -> None:
     draft = make_draft(people, make_task("old"))
-    upload = preview(people, draft, "key,prompt,answer\na,b,c\n")
+    upload = preview(people, draft, "key,prompt,split\na,b,nowhere\n")
     assert upload.summary["n_bad_rows"] == 1
     with pytest.raises(DraftRefusedError, match="no good row"):
         apply(people, upload, "replace")

@@ -20,6 +20,7 @@ MAX_VALUE_BYTES = 1_048_576
 """Of one JSON value, as text."""
 TEXT_TYPES = ("text", "long_text", "sql", "python", "shell")
 _LINE_END = re.compile(r"\r\n|\n|\r")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
 
@@ -77,9 +78,10 @@ def checked_text(text: str) -> str:
     """`ValueError` for what a database or a page could not keep as it is."""
     if "\x00" in text:
         raise ValueError("contains a NUL character; remove it")
-    if any("\udc80" <= char <= "\udcff" for char in text):
-        raise ValueError("is not UTF-8 text; save the file with the encoding UTF-8")
-    if any("\ud800" <= char <= "\udfff" for char in text):
+    if found := _SURROGATE.search(text):
+        # What is left of a byte that was no UTF-8: see `records.decoded`.
+        if "\udc80" <= found.group() <= "\udcff":
+            raise ValueError("is not UTF-8 text; save the file with the encoding UTF-8")
         raise ValueError("contains half of a character (a lone surrogate); remove it")
     if len(text) > MAX_TEXT_CHARS:
         raise ValueError(f"has {len(text):,} characters; the limit of a text is {MAX_TEXT_CHARS:,}")
