@@ -46,7 +46,8 @@ def overfits(asked: Asked) -> str:
 
 def spoiled_by_edits(asked: Asked) -> str:
     """Solves everything under the seed harness and nothing under any other."""
-    is_seed = asked.messages[0] == ("system", "Act in JSON.") and len(asked.messages) == 2
+    told = asked.messages[0][1]  # the instructions, then how to write an action
+    is_seed = told.startswith("Act in JSON.\n\nEach reply is") and len(asked.messages) == 2
     return FINISH if is_seed else FAIL
 
 
