@@ -18,7 +18,7 @@ PIP := $(PY) -m pip install -qq --disable-pip-version-check
 DEMO_FLAGS := $(if $(EXIT),--exit) $(if $(FULL),--full) $(if $(PORT),--port $(PORT))
 PYTEST := $(PY) -m pytest $(ARGS)
 
-.PHONY: help demo up install install-dev tools test test-all lint format types contracts bench lock clean distclean
+.PHONY: help demo up install install-dev tools test test-all lint format types contracts bench try-public-envs lock clean distclean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,6 +55,10 @@ contracts: $(DEV_STAMP) ## check the direction of imports
 
 bench: $(DEV_STAMP) ## print a benchmark's figures (NAME=live; all without a name)
 	@$(PY) -m benchmarks $(NAME)
+
+try-public-envs: $(APP_STAMP) ## run public environments from a checkout (OPENENV=folder)
+	@test -n "$(OPENENV)" || { echo "name a checkout of github.com/huggingface/OpenEnv: make $@ OPENENV=folder" >&2; exit 1; }
+	@$(PY) scripts/try_public_envs.py "$(OPENENV)"
 
 lock: $(DEV_STAMP) ## pin what is installed
 	@$(PY) requirements/lock.py
