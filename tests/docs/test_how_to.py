@@ -10,10 +10,16 @@ from typing import Any
 
 import pytest
 
+from orchestrator.environments.conformance.catalogue import CATALOGUE
+from orchestrator.environments.conformance.running import grade
+from orchestrator.environments.conformance.subject import Exercise, Subject
 from orchestrator.environments.kinds import KINDS as ENVIRONMENT_KINDS
 from orchestrator.environments.models import EnvironmentKind
 from rubrics.kinds import KINDS
 from tests.docs.pages import ROOT, python_blocks
+from tests.environments.conftest import ServerFactory, own_server
+
+__all__ = ["own_server"]
 
 
 def run(code: str, **given: Any) -> dict[str, Any]:
@@ -44,6 +50,21 @@ def test_an_environment_kind_is_served_and_played(
     monkeypatch.setattr(kind, "server", server)
     assert run(blocks["try it"])["play"](kind, tmp_path / "data") == 1.0
     assert kind.action_of("I do not know") == "I do not know"
+
+
+async def test_a_grader_is_a_function_over_real_episodes(own_server: ServerFactory) -> None:
+    grader = run(python_blocks("docs/how-to/check-an-environment.md")["a grader"])[
+        "first_observation_says_something"
+    ]
+    server = own_server("guess_env")
+    await server.ready()
+    subject = Subject(server.base_url, ENVIRONMENT_KINDS["url"], (Exercise("default", "Act."),))
+    assert (await grade(grader, subject)).finding.status == "pass"
+
+
+def test_every_check_has_its_line() -> None:
+    text = (ROOT / "docs/how-to/check-an-environment.md").read_text(encoding="utf-8")
+    assert [name for name in CATALOGUE if f"| `{name}` |" not in text] == []
 
 
 def test_the_lists_that_the_page_names_agree() -> None:

@@ -1,4 +1,4 @@
-"""`Check environment` in a real browser: pressed, watched, read; accessible and good on a phone."""
+"""Checks and curricula in a real browser: pressed, watched, read; accessible, good on a phone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from tests.base import make_people
 from tests.browser import sign_in
 from tests.doubles.openenv_servers import FaultServer
 from tests.live import LiveStack
+from tests.web.build import make_environment
 from tests.web.test_browser import PHONE, SCHEMES, SETTLED, violations
+from tests.web.test_curriculum_page import make_curriculum
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -67,6 +69,29 @@ def test_a_check_is_started_watched_and_read(
     expect(failed).to_contain_text("of the full reward")
     expect(failed).to_contain_text("What to do")
     page.get_by_text("Why, and what was measured").first.click()
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        page.evaluate(SETTLED)
+        assert not violations(page), scheme
+    page.set_viewport_size(PHONE)  # type: ignore[arg-type] # a TypedDict
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def test_a_curriculum_is_read_and_sorted(
+    page: Page, live_stack: LiveStack, version: EnvironmentVersion
+) -> None:
+    version = make_environment(version.environment.project, tasks=12)
+    make_curriculum(version)
+    environment = version.environment
+    page.goto(
+        f"{live_stack.url}/p/{environment.project_id}/environments/{environment.slug}/curriculum/"
+    )
+    page.wait_for_selector("html[data-ready]")
+    page.get_by_role("link", name="Success rate").click()
+    expect(page.locator('th[aria-sort="descending"]')).to_contain_text("Success rate")
+    page.get_by_role("link", name="by group").click()
+    expect(page.get_by_role("rowheader").first).to_contain_text("tasks")
+    page.get_by_role("link", name="by task").click()
     for scheme in SCHEMES:
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         page.evaluate(SETTLED)
