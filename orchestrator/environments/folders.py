@@ -16,7 +16,7 @@ Tasks with their answers are in the folder: whoever may read it has solved the e
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -170,7 +170,7 @@ def _check_values(found: dict[str, Any], problems: list[str]) -> None:
             f"{CONFIG}: settings: {unknown[0]} is unknown; accepts {', '.join(sorted(known))}"
         )
         return
-    checks = {
+    checks: dict[str, Callable[[dict[str, Any]], object]] = {
         "source": KINDS[found["kind"]].check_source,
         "resources": Resources.from_json,
         "settings": lambda values: EpisodeSettings(**values),

@@ -196,4 +196,8 @@ def _dsn(source: Mapping[str, Any]) -> str:
             f"The environment needs PostgreSQL: set {variable} to its address "
             "(postgresql://user:password@host/database) where workers run."
         )
+    if dsn == os.environ.get("DATABASE_URL"):
+        raise ServerStartError(
+            f"{variable} is the address of Switchback's own database; agents need another one."
+        )
     return dsn

@@ -31,8 +31,9 @@ _SLACK_S = 5.0
 
 
 class SqliteEngine:
-    def __init__(self, base: Path | None = None) -> None:
+    def __init__(self, base: Path | None = None, *, statement_s: float = STATEMENT_S) -> None:
         self._root = private_root(base)
+        self._statement_s = statement_s
 
     def prepare(self, task: SqlTask) -> Prepared:
         folder = _folder(self._root)
@@ -40,7 +41,7 @@ class SqliteEngine:
         given = [task.schema, task.rows_sql]
         try:
             schema = _built(child, task, folder / "initial", given, "rows")
-            initial = _state(child, folder / "initial", None if not task.tables else task.tables)
+            initial = _state(child, folder / "initial", task.tables or None)
             expected = None
             if task.solution:
                 _built(child, task, folder / "expected", [*given, task.solution], "solution")
@@ -66,7 +67,7 @@ class SqliteEngine:
         path = folder / "database"
         shutil.copyfile(self._template(prepared.task) / "initial", path)
         _hand_over(path)
-        return SqliteDatabase(path)
+        return SqliteDatabase(path, self._statement_s)
 
     def close(self) -> None:
         remove_folder(self._root)
@@ -78,16 +79,17 @@ class SqliteEngine:
 class SqliteDatabase:
     """See `engine.Database`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, statement_s: float) -> None:
         self._path = path
+        self._statement_s = statement_s
         self._child: Child | None = None
 
     def run(self, sql: str) -> Reply:
         try:
             child = self._running()
             reply = child.ask(
-                {"op": "run", "sql": sql, "limit_s": STATEMENT_S},
-                within_s=STATEMENT_S + runner.GRACE_S + _SLACK_S,
+                {"op": "run", "sql": sql, "limit_s": self._statement_s},
+                within_s=self._statement_s + runner.GRACE_S + _SLACK_S,
             )
         except RunnerGoneError as exc:
             self.leave()

@@ -48,9 +48,8 @@ def rows_of(rows: Iterable[Sequence[Any]]) -> tuple[Row, ...]:
 def _cell(value: Any) -> Cell:
     if isinstance(value, dict):
         return bytes.fromhex(value["blob"])
-    if isinstance(value, list | tuple):
-        return str(value)
-    return value
+    is_plain = value is None or isinstance(value, bool | int | float | str | bytes)
+    return value if is_plain else str(value)
 
 
 def without(state: State, ignored: Iterable[str]) -> dict[str, Table]:

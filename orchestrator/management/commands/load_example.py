@@ -49,7 +49,7 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, default=settings.PORT, help=argparse.SUPPRESS)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        console = Console(file=self.stdout, highlight=False, soft_wrap=True)
+        console = Console(highlight=False, soft_wrap=True)
         if options["name"] is None:
             self._list()
             return
