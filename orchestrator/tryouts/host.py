@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from orchestrator.environments.connection import plain
 from orchestrator.environments.errors import ActionRejectedError, EpisodeError, ServerStartError
+from orchestrator.environments.isolation import isolation_of
 from orchestrator.environments.kinds.acting import Interface, interface_of
 from orchestrator.environments.serving import episode_settings, kind_of, server_spec
 from orchestrator.environments.session import Waiting
@@ -122,6 +123,7 @@ class Host:
                 message="",
                 action_schema=schema,
                 tools=tools,
+                isolation=isolation_of(self._tryout.version),
                 opened_at=now,
                 used_at=now,
             )

@@ -45,6 +45,8 @@ class Tryout(models.Model):
     tools = models.JSONField(default=list)
     """[{"name", "description", "input_schema"}, ...] of a server whose actions are calls of tools.
     """
+    isolation = models.JSONField(default=dict)
+    """What keeps the session apart from the machine: see `environments.isolation`."""
     state = models.CharField(
         max_length=10, choices=TryoutState.choices, default=TryoutState.STARTING
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +11,13 @@ from django.db import transaction
 from django.utils import timezone
 
 from orchestrator.environments.models import EnvironmentVersion, Task
-from orchestrator.events.services import Fence, NewEvent, append, create_stream, hold_fence
+from orchestrator.events.services import (
+    Fence,
+    NewEvent,
+    append,
+    create_stream,
+    hold_fence,
+)
 from orchestrator.jobs import services as jobs
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Project, Role, User
@@ -26,6 +34,8 @@ from orchestrator.tryouts.models import (
 from orchestrator.tryouts.sealed import refuse_sealed_reset, refuse_sealed_task
 from rubrics.models import RubricVersion
 
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 STREAM = "tryout"
 """Kind of the streams; only editors may read them (`events.access`)."""
 
@@ -45,6 +55,7 @@ def start_tryout(
     """
     project = version.environment.project
     require(actor, project, Role.EDITOR)
+    _refuse_unstorable(params)
     if task is not None:
         refuse_sealed_task(task)
     refuse_sealed_reset(version, params, task=task)
@@ -86,6 +97,13 @@ def _refuse_without_slot(project: Project) -> None:
         )
 
 
+def _refuse_unstorable(value: Mapping[str, Any]) -> None:
+    """A database of either kind must give back what was sent, or a replay would send other text."""
+    text = json.dumps(value, ensure_ascii=False)
+    if _NUL.search(text) or _SURROGATE.search(text):
+        raise TryoutRefused("NUL characters and lone surrogates cannot be stored. Leave them out.")
+
+
 def _host(tryout: Tryout) -> None:
     tryout.job = jobs.enqueue(
         kind="tryouts.host",
@@ -107,12 +125,14 @@ def _command(tryout: Tryout, kind: CommandKind, payload: dict[str, Any]) -> Tryo
 def ask_reset(*, actor: User, tryout: Tryout, params: Mapping[str, Any]) -> TryoutCommand:
     """`TryoutRefused` for parameters that start a sealed task."""
     _require_live(actor, tryout)
+    _refuse_unstorable(params)
     refuse_sealed_reset(tryout.version, params, task=tryout.task)
     return _command(tryout, CommandKind.RESET, {"params": dict(params)})
 
 
 def ask_step(*, actor: User, tryout: Tryout, action: Mapping[str, Any]) -> TryoutCommand:
     _require_live(actor, tryout)
+    _refuse_unstorable(action)
     if TryoutCommand.objects.filter(tryout=tryout, state=CommandState.PENDING).count() > 20:
         raise TryoutRefused("20 commands are waiting. Wait for their answers.")
     return _command(tryout, CommandKind.STEP, {"action": dict(action)})
