@@ -118,3 +118,16 @@ def test_who_may_start_and_cancel(
     for user, status in ((people.stranger, 404), (people.member, 403), (people.editor, 302)):
         client.force_login(user)
         assert client.post(cancel).status_code == status
+
+
+def test_the_environments_wear_their_badges(
+    client: Client, people: People, version: EnvironmentVersion
+) -> None:
+    client.force_login(people.member)
+    pages = [
+        reverse("web:environments", args=[people.project.pk]),
+        reverse("web:environment", args=[people.project.pk, version.environment.slug]),
+    ]
+    assert all("never checked" in client.get(url).content.decode() for url in pages)
+    make_check(version, canary_floor="fail", startup="fail")
+    assert all("2 checks failed" in client.get(url).content.decode() for url in pages)

@@ -45,7 +45,7 @@ def fill_runs(project: Project) -> None:
     [
         ("runs", fill_runs, 3),
         ("climbs", make_climb, 3),
-        ("environments", make_environment, 5),
+        ("environments", make_environment, 6),
         ("rubrics", make_rubric, 2),
         ("training", make_training_job, 1),
         ("overview", make_climb, 8),

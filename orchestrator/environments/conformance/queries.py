@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Q
 
 from orchestrator.environments.conformance.catalogue import CATALOGUE, Check
 from orchestrator.environments.models import (
@@ -74,39 +77,38 @@ def latest_finished(version_id: int) -> EnvironmentCheck | None:
 
 
 def badges(version_ids: Iterable[int]) -> dict[int, Badge]:
-    """One per version, in two queries."""
+    """One per version, in one query."""
     wanted = list(version_ids)
-    newest: dict[int, EnvironmentCheck] = {}
-    for check in EnvironmentCheck.objects.filter(
-        version_id__in=wanted, state=CheckState.COMPLETED
+    found = {pk: Badge(pk, "never") for pk in wanted}
+
+    def number(status: CheckStatus) -> Count:
+        return Count("results", filter=Q(results__status=status))
+
+    checks = EnvironmentCheck.objects.filter(version_id__in=wanted, state=CheckState.COMPLETED)
+    for check in checks.annotate(
+        n_failed=number(CheckStatus.FAIL),
+        n_warned=number(CheckStatus.WARN),
+        n_untold=number(CheckStatus.ERROR),
     ).order_by("id"):
-        newest[check.version_id] = check
-    statuses: dict[int, list[str]] = {check.pk: [] for check in newest.values()}
-    for run_id, status in CheckResult.objects.filter(check_run_id__in=statuses).values_list(
-        "check_run_id", "status"
-    ):
-        statuses[run_id].append(status)
-    return {
-        pk: _badge(pk, statuses[newest[pk].pk]) if pk in newest else Badge(pk, "never")
-        for pk in wanted
-    }
+        found[check.version_id] = _badge(check)  # the newest comes last
+    return found
 
 
 def badge_of(version: EnvironmentVersion) -> Badge:
     return badges([version.pk])[version.pk]
 
 
-def _badge(version_id: int, statuses: Sequence[str]) -> Badge:
-    n_failed, n_warned = statuses.count(CheckStatus.FAIL), statuses.count(CheckStatus.WARN)
-    if n_failed:
+def _badge(check: Any) -> Badge:
+    """Of a check with its counts."""
+    if check.n_failed:
         state = "failed"
-    elif n_warned:
+    elif check.n_warned:
         state = "warned"
-    elif CheckStatus.ERROR in statuses:
+    elif check.n_untold:
         state = "unsure"
     else:
         state = "passed"
-    return Badge(version_id, state, n_failed, n_warned)
+    return Badge(check.version_id, state, check.n_failed, check.n_warned)
 
 
 def warnings_for(version: EnvironmentVersion) -> list[dict[str, str]]:

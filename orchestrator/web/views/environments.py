@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from orchestrator.environments.authoring.queries import draft_of, drafted, is_used
+from orchestrator.environments.conformance.queries import badge_of, badges
 from orchestrator.environments.errors import EnvironmentProbeError
 from orchestrator.environments.models import Split
 from orchestrator.environments.packages.queries import open_registrations
@@ -56,6 +57,7 @@ def environment_list(request: HttpRequest, project_id: int) -> HttpResponse:
     else:
         project = project_for_view(request.user, project_id)
         form = ConnectForm()
+    cards = queries.environment_cards(project.pk)
     return page(
         request,
         "web/environments.html",
@@ -63,7 +65,8 @@ def environment_list(request: HttpRequest, project_id: int) -> HttpResponse:
         "environments",
         [Crumb("Environments")],
         status=422 if form.is_bound else 200,
-        cards=queries.environment_cards(project.pk),
+        cards=cards,
+        badges=badges(card.version.pk for card in cards if card.version),
         drafted=drafted(project.pk),
         registrations=open_registrations(project.pk),
         form=form,
@@ -100,6 +103,7 @@ def environment_detail(request: HttpRequest, project_id: int, slug: str) -> Http
         ],
         environment=environment,
         tabs=tabs_of(environment, "web:environment"),
+        badge=badge_of(version) if version else None,
         has_draft=draft_of(environment) is not None,
         is_used=is_used(environment),
         versions=versions,
