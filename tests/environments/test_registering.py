@@ -113,6 +113,61 @@ def test_what_cannot_be_served_is_told_and_makes_no_environment(
     assert registration.job.state == "done"
 
 
+SHARING = """
+from openenv.core.env_server import Action, Environment, Observation, State, create_app
+
+
+class Say(Action):
+    message: str = ""
+
+
+class Said(Observation):
+    text: str = ""
+
+
+class Sharing(Environment):
+    said = []
+
+    def reset(self, seed=None, episode_id=None, **kwargs):
+        self.episode = State(episode_id=episode_id)
+        return Said(text=" ".join({source}))
+
+    def step(self, action, timeout_s=None, **kwargs):
+        {source}.append(action.message)
+        return Said(text=" ".join({source}), reward=1.0)
+
+    @property
+    def state(self):
+        return self.episode
+
+
+app = create_app(Sharing, Say, Said, env_name="sharing")
+"""
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_more_episodes_than_promised_need_a_proof_of_isolation(
+    people: People, tmp_path: Path, settings: Any, is_shared: bool
+) -> None:
+    settings.PACKAGE_FOLDERS = [str(tmp_path)]
+    folder = tmp_path / "sharing_env"
+    (folder / "server").mkdir(parents=True)
+    own = "self.__dict__.setdefault('own', [])"
+    code = SHARING.format(source="Sharing.said" if is_shared else own)
+    (folder / "server" / "app.py").write_text(code)
+    source = {"path": str(folder), "raise_capacity": True}
+    registration = work_on(register(people, folder, source=source, resources={"slots": 3}))
+    if is_shared:
+        assert registration.state == RegistrationState.FAILED
+        assert "raise_capacity: it is not shown that episodes" in registration.message
+        return
+    assert registration.state == RegistrationState.DONE, registration.message
+    assert registration.version is not None
+    assert registration.version.source["capacity"] == {"asked": 3, "measured": 3}
+    assert "interleaved episodes" in registration.version.source["isolation"]
+
+
 def test_a_folder_of_the_server_is_for_operators(people: People, scaffold: Path) -> None:
     with pytest.raises(SourceError, match="may be registered by an operator"):
         register(people, scaffold)

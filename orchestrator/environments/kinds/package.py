@@ -31,7 +31,7 @@ NAMES = frozenset(
 )  # fmt: skip
 FOUND = frozenset(
     {"installation", "apps", "installed", "notes", "declared", "capacity", "seed", "is_random",
-     "reset_ms"}
+     "reset_ms", "isolation"}
 )  # fmt: skip
 """What registering adds."""
 
@@ -54,7 +54,7 @@ class PackageKind(ForeignActions):
             "More episodes at a time than its code says",
             "flag",
             default=False,
-            help="Only if the check of isolation has passed: its author has not promised it.",
+            help="Its author has not promised it; registering checks that episodes stay apart.",
         ),
     )
     task_fields: Sequence[Field] = ()

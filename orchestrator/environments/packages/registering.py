@@ -18,6 +18,10 @@ from django.db import transaction
 from django.utils import timezone
 from django.utils.text import slugify
 
+from orchestrator.environments.conformance.finding import Status
+from orchestrator.environments.conformance.repeating import episode_isolation
+from orchestrator.environments.conformance.running import grade
+from orchestrator.environments.conformance.subject import Exercise, Subject
 from orchestrator.environments.errors import ServerStartError, SourceError
 from orchestrator.environments.kinds import KINDS
 from orchestrator.environments.models import (
@@ -119,6 +123,10 @@ def _prove(
         )
         if not result.is_usable:
             raise SourceError(f"no episode starts: {result.message}")
+        isolation = ""
+        if prepared.source.get("raise_capacity"):
+            report("Checking that episodes side by side do not touch one another")
+            isolation = _isolated(registration, prepared, server.base_url, settings)
         report("Counting the episodes that it takes at a time")
         asked = slots_asked(resources)
         measured = asyncio.run(measure_capacity(server.base_url, asked))
@@ -129,7 +137,28 @@ def _prove(
         "is_random": result.is_random,
         "reset_ms": result.reset_ms,
         "capacity": {"asked": asked, "measured": measured},
+        **({"isolation": isolation} if isolation else {}),
     }
+
+
+def _isolated(
+    registration: SourceRegistration, prepared: Prepared, base_url: str, settings: EpisodeSettings
+) -> str:
+    """What was measured; `SourceError` unless it speaks for more episodes than the code promises.
+
+    The author's flag in the code is a promise; in its place there must be a proof.
+    """
+    exercise = Exercise(
+        "default", "", reset=dict(prepared.source.get("reset") or {}), settings=settings
+    )
+    subject = Subject(base_url, KINDS[registration.kind], (exercise,))
+    finding = asyncio.run(grade(episode_isolation, subject)).finding
+    if finding.status is not Status.PASS:
+        raise SourceError(
+            f"raise_capacity: it is not shown that episodes of one server are independent: "
+            f"{finding.evidence} Register it without, and let it run on several servers."
+        )
+    return finding.evidence
 
 
 def _finish(
