@@ -120,7 +120,8 @@ def _text(segments: Sequence[Segment]) -> str:
 def _as_said(call: FunctionCall) -> dict[str, Any]:
     """The call for the history. Templates parse the arguments; what is no JSON would end there."""
     try:
-        is_object = isinstance(json.loads(call.arguments), dict)
+        read = json.loads(call.arguments, parse_constant=_refuse_constant)
+        is_object = isinstance(read, dict)
     except (ValueError, RecursionError):
         is_object = False
     arguments = call.arguments if is_object else json.dumps({"unreadable": call.arguments[:2000]})
@@ -129,3 +130,7 @@ def _as_said(call: FunctionCall) -> dict[str, Any]:
         "type": "function",
         "function": {"name": call.name, "arguments": arguments},
     }
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from orchestrator.agents.types import Completion, Function, FunctionCall
 from orchestrator.environments.actions import Malformed
@@ -71,6 +72,14 @@ def answer_in(action: Action) -> str | None:
         return None
     answer = arguments.get("answer", dict(arguments))
     return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+
+
+def expected_in(spec: Mapping[str, Any]) -> str | None:
+    """The author's answer as criteria compare it, in the form of `answer_in`."""
+    answer = spec.get("answer")
+    if answer is None or isinstance(answer, str):
+        return answer
+    return json.dumps(answer, ensure_ascii=False)
 
 
 def form_of(action: Action) -> str:

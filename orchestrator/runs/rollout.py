@@ -30,7 +30,14 @@ from orchestrator.environments.kinds import Kind
 from orchestrator.environments.kinds.acting import Interface, interface_of
 from orchestrator.environments.limits import EpisodeSettings
 from orchestrator.environments.serving import reset_params
-from orchestrator.runs.acting import Said, answer_in, functions_of, said_in, text_in
+from orchestrator.runs.acting import (
+    Said,
+    answer_in,
+    expected_in,
+    functions_of,
+    said_in,
+    text_in,
+)
 from orchestrator.runs.grading import grade_rollout
 from orchestrator.runs.models import Rollout, RolloutState
 from orchestrator.runs.payloads import action_payload, observation_payload, refused_payload
@@ -309,7 +316,7 @@ class AgentRollout:
             family=task.family,
             wall_s=time.monotonic() - self._started,
             tokens=progress.tokens_in + progress.tokens_out,
-            expected=task.spec.get("answer"),
+            expected=expected_in(task.spec),
         )
         await self._end(
             announce,

@@ -77,6 +77,8 @@ class Reply:
     """False: `stop` and `max_tokens` are not looked at."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the choice to replace; None removes one."""
+    calls: Sequence[tuple[str, str]] = ()
+    """Function calls: name and arguments as the model wrote them."""
 
 
 Script = Callable[[Asked], "str | Reply | Raw"]
@@ -85,9 +87,13 @@ Script = Callable[[Asked], "str | Reply | Raw"]
 class ScriptedModel:
     """`with ScriptedModel(script) as model:` serves at `model.url` until the block ends."""
 
-    def __init__(self, script: Script, *, name: str = "scripted") -> None:
+    def __init__(
+        self, script: Script, *, name: str = "scripted", takes_functions: bool = True
+    ) -> None:
         self.script = script
         self.name = name
+        self.takes_functions = takes_functions
+        """False: a request that offers functions is refused."""
         self.asked: list[Asked] = []
         """Completions asked for, in the order in which they arrived."""
         self.adapters: dict[str, str] = {}
@@ -145,9 +151,11 @@ class ScriptedModel:
         if body["model"] not in (self.name, *self.adapters):
             return refusal(404, f"unknown model {body['model']!r}", "model_not_found")
         is_chat = path == "/v1/chat/completions"
+        if is_chat and (complaint := self._complaint(body)):
+            return refusal(400, complaint)
         ids = [] if is_chat else list(body["prompt"])
         turns = (
-            [(m["role"], m["content"]) for m in body["messages"]]
+            [(m["role"], m["content"] or "") for m in body["messages"]]
             if is_chat
             else _TURN.findall(decode(ids))[:-1]
         )
@@ -159,6 +167,26 @@ class ScriptedModel:
             return said
         reply = Reply(said) if isinstance(said, str) else said
         return _json(_chat(reply, asked) if is_chat else _completion(reply, asked))
+
+    def _complaint(self, body: Mapping[str, Any]) -> str:
+        """What real endpoints refuse about functions; empty if nothing."""
+        if "tools" in body and not self.takes_functions:
+            return "this model does not support tools"
+        waiting: list[str] = []
+        for message in body["messages"]:
+            if message["role"] == "tool":
+                if message["tool_call_id"] not in waiting:
+                    return "a tool message answers no call"
+                waiting.remove(message["tool_call_id"])
+                continue
+            if waiting:
+                return f"no answer to the calls {waiting}"
+            for call in message.get("tool_calls") or ():
+                waiting.append(call["id"])
+                # Chat templates read them, and fail on what is not an object.
+                if not isinstance(json.loads(call["function"]["arguments"]), dict):
+                    return "arguments of a call are no object"
+        return f"no answer to the calls {waiting}" if waiting else ""
 
 
 class _Server(ThreadingHTTPServer):
@@ -270,11 +298,19 @@ def _completion(reply: Reply, asked: Asked) -> dict[str, Any]:
 
 def _chat(reply: Reply, asked: Asked) -> dict[str, Any]:
     text, ids, reason, _ = _sampled(reply, asked.body)
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "content": text},
-        "finish_reason": reason,
-    }
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    if reply.calls:
+        reason = "tool_calls"
+        message["content"] = text or None
+        message["tool_calls"] = [
+            {
+                "id": f"call-{len(asked.messages)}-{number}",
+                "type": "function",
+                "function": {"name": name, "arguments": arguments},
+            }
+            for number, (name, arguments) in enumerate(reply.calls)
+        ]
+    choice = {"index": 0, "message": message, "finish_reason": reason}
     tokens_in = sum(len(content) for _, content in asked.messages)
     return {"choices": [_choice(reply, choice)], "usage": _usage(tokens_in, len(ids))}
 
