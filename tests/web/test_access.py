@@ -57,6 +57,7 @@ def world(people: People) -> World:
             "status": [],
             "environments": [],
             "environment": [environment.slug],
+            "environment_try": [environment.slug],
             "task": [environment.slug, 1, task.key],
             "runs": [],
             "run": [run.pk],
@@ -80,6 +81,7 @@ PAGES = [
     "status",
     "environments",
     "environment",
+    "environment_try",
     "task",
     "runs",
     "run",
@@ -95,6 +97,8 @@ PAGES = [
     "certificate",
     "settings",
 ]
+FOR_EDITORS = {"tryout", "tryout_ask"}
+"""Tested with try-outs: `test_tryout_pages`."""
 WRITES = {"run_cancel", "climb_action", "token_revoke", "theme", "home"}
 
 
@@ -110,7 +114,7 @@ def test_every_address_is_under_test() -> None:
         for pattern in urls.urlpatterns
         for item in getattr(pattern, "url_patterns", [pattern])
     }
-    assert names == set(PAGES) | WRITES | authoring.PAGES | authoring.WRITES
+    assert names == set(PAGES) | WRITES | FOR_EDITORS | authoring.PAGES | authoring.WRITES
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -128,7 +128,10 @@ def test_only_editors_play(people: People) -> None:
     assert viewer.post(base(people), {"version": "1", "task": "train-0001"}).status_code == 403
     assert viewer.get(f"{base(people)}{tryout.pk}/").status_code == 403
     assert viewer.post(f"{base(people)}{tryout.pk}/undo/").status_code == 403
+    nobody = Client().get(f"{base(people)}{tryout.pk}/")
+    assert (nobody.status_code, nobody["Location"][:16]) == (302, "/accounts/login/")
     assert stranger.get(base(people)).status_code == 404
+    assert stranger.post(f"{base(people)}{tryout.pk}/undo/").status_code == 404
     assert stranger.get(f"{base(people)}{tryout.pk}/").status_code == 404
 
 
