@@ -18,7 +18,7 @@ PIP := $(PY) -m pip install -qq --disable-pip-version-check
 DEMO_FLAGS := $(if $(EXIT),--exit) $(if $(FULL),--full) $(if $(PORT),--port $(PORT))
 PYTEST := $(PY) -m pytest $(ARGS)
 
-.PHONY: help demo up install install-dev tools test test-all lint format types contracts bench try-public-envs lock clean distclean
+.PHONY: help demo up install install-dev tools test test-all lint format types contracts bench example try-public-envs lock clean distclean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -59,6 +59,9 @@ bench: $(DEV_STAMP) ## print a benchmark's figures (NAME=live; all without a nam
 try-public-envs: $(APP_STAMP) ## run public environments from a checkout (OPENENV=folder)
 	@test -n "$(OPENENV)" || { echo "name a checkout of github.com/huggingface/OpenEnv: make $@ OPENENV=folder" >&2; exit 1; }
 	@$(PY) scripts/try_public_envs.py "$(OPENENV)"
+
+example: $(APP_STAMP) ## load an example (NAME=questions, RUN=1; lists them without a name)
+	@$(PY) manage.py load_example $(NAME) $(if $(RUN),--run)
 
 lock: $(DEV_STAMP) ## pin what is installed
 	@$(PY) requirements/lock.py

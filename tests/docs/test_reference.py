@@ -141,7 +141,7 @@ def test_every_command_and_option_is_documented() -> None:
         (command, option)
         for row in rows(text)
         if row[0].startswith("`--")
-        for command in re.findall(r"`([a-z]+)`", row[1])
+        for command in re.findall(r"`([a-z_]+)`", row[1])
         for option in re.findall(r"`([^`]+)`", row[0])
     }
     assert {name for name in names(text) if not name.startswith("--")} == set(ours)
@@ -160,6 +160,8 @@ def test_every_documented_module_can_be_run() -> None:
         "orchestrator.environments.launch",
         "orchestrator.environments.packages.serve",
         "orchestrator.environments.servers.aca_child",
+        "orchestrator.environments.sql.postgres_runner",
+        "orchestrator.environments.sql.runner",
         "orchestrator.judging.code_server",
     }
     assert modules == runnable | {"benchmarks"}

@@ -46,7 +46,6 @@ class Command(BaseCommand):
         parser.add_argument("--model", help="name of a model of the project; the bundled one")
         parser.add_argument("--split", choices=Split.values, help="tasks of the run")
         parser.add_argument("--tasks", type=int, help="how many tasks the run has at most")
-        parser.add_argument("--port", type=int, default=settings.PORT, help=argparse.SUPPRESS)
 
     def handle(self, *args: Any, **options: Any) -> None:
         console = Console(highlight=False, soft_wrap=True)
@@ -67,7 +66,7 @@ class Command(BaseCommand):
         except folders.FolderInvalid as exc:
             raise CommandError(str(exc)) from exc
         version = stored.version
-        base = f"http://127.0.0.1:{options['port']}"
+        base = f"http://127.0.0.1:{settings.PORT}"
         page = reverse("web:environment", args=[project.pk, version.environment.slug])
         self.stdout.write(
             f"{environment.name}: version {version.number}, {len(environment.tasks)} tasks, "
