@@ -88,6 +88,8 @@ class Host:
         )
         self._serving = stack.enter_context(ExitStack())
         self._loop = stack.enter_context(LoopThread())
+        self._waiting: Waiting | None = None
+        self._is_told = False
         self._began_s = self._used_s = time.monotonic()
         self._server = self._serving.enter_context(servers.server(server_spec(version)))
         self._episode = self._new_episode()
@@ -154,6 +156,10 @@ class Host:
         ).exists()
         if not is_open:
             raise Ended
+        if (waiting := self._waiting) is not None:
+            self._waiting = None
+            event = {"active": waiting.active, "maximum": waiting.maximum}
+            self._record(NewEvent("tryout.waiting", event))
 
     def _close(self) -> None:
         try:
@@ -172,6 +178,7 @@ class Host:
 
     def _carry_out(self, command: TryoutCommand) -> None:
         self._check()
+        self._is_told = False
         actions: dict[str, Callable[[TryoutCommand], None]] = {
             CommandKind.RESET: self._reset,
             CommandKind.STEP: self._step,
@@ -371,8 +378,9 @@ class Host:
         return self._loop.run(work, check=self._check)
 
     async def _tell_waiting(self, waiting: Waiting) -> None:
-        """Nothing is written: the loop's thread has no database. The page shows what is pending."""
-        log.info("tryout waits for a session", tryout_id=self._tryout.pk, active=waiting.active)
+        """Kept for the job's thread, which tells it once for each start of an episode."""
+        if not self._is_told:
+            self._is_told, self._waiting = True, waiting
 
 
 def _failed(step: int, exc: EpisodeError) -> NewEvent:

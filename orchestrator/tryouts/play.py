@@ -193,6 +193,7 @@ _FOLDERS: dict[str, Folder] = {
     "tryout.graded": _graded,
     "tryout.state": _state,
     "tryout.lost": _lost,
+    "tryout.waiting": _noted("tryout.waiting"),
     "tryout.ended": _noted("tryout.ended"),
 }
 

@@ -131,6 +131,9 @@ def _note(note: Note) -> ShownNote:
         )
     if note.kind == "tryout.replayed":
         return _replayed(note)
+    if note.kind == "tryout.waiting":
+        used = f"{payload['active']} of {payload['maximum']} sessions of its server were in use."
+        return ShownNote(note.seq, "", "Waited for a free session", used)
     if note.kind == "tryout.lost":
         return ShownNote(note.seq, "bad", "Session lost", str(payload["message"]))
     return ShownNote(note.seq, "", "Closed", str(payload["message"]))

@@ -119,6 +119,6 @@ def read_reset(of_task: Mapping[str, Any], data: Mapping[str, str]) -> ResetRead
     return ResetRead(params, errors)
 
 
-def initial_seed(seeds: Sequence[int]) -> str:
-    """The author's first seed, or 0: a play by hand should be repeatable."""
-    return str(seeds[0]) if seeds else "0"
+def initial_seed(reset: Mapping[str, Any], seeds: Sequence[int]) -> str:
+    """The author's seed, as a run takes it, or 0: a play by hand should be repeatable."""
+    return str(reset.get(SEED, seeds[0] if seeds else 0))

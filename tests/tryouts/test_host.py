@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
+from orchestrator.environments.kinds import KINDS
+from orchestrator.environments.session import EpisodeSettings
 from orchestrator.runs import engine
 from orchestrator.tryouts import host, services
 from orchestrator.tryouts.forms import action_form, read_action
+from orchestrator.tryouts.loop import LoopThread
 from orchestrator.tryouts.models import CommandState, Tryout, TryoutState
 from orchestrator.tryouts.play import Note
+from orchestrator.tryouts.session import LiveEpisode
 from tests.base import People
 from tests.doubles.openenv_servers import FaultServer
 from tests.environments.conftest import needs_bubblewrap
@@ -262,3 +267,35 @@ def test_a_server_of_tools_is_played_by_its_tools(people: People, tmp_path: Path
             assert play.steps[0].observation["reward"] is None
     finally:
         server.stop()
+
+
+def test_a_full_server_is_told_and_then_refuses(people: People, tmp_path: Path) -> None:
+    server = FaultServer(tmp_path, "fault_env", {"MAX_CONCURRENT_ENVS": "1"})
+    asyncio.run(server.start())
+    try:
+        version = make_version(people.project, server.base_url, tasks=1)
+        with taken_slot(server.base_url):
+            tryout = services.start_tryout(
+                actor=people.editor, version=version, task=None, params={}
+            )
+            with hosting(tryout) as hosted:
+                wait_state(tryout, TryoutState.OPEN)
+                play = wait_quiet(tryout, hosted)
+        assert "tryout.waiting" in kinds_of(tryout)
+        assert play.reset_failure is not None
+        assert play.reset_failure["cause"] == "no_capacity"
+    finally:
+        server.stop()
+
+
+@contextmanager
+def taken_slot(base_url: str) -> Iterator[None]:
+    with LoopThread() as loop:
+        episode = LiveEpisode(base_url, EpisodeSettings(), KINDS["url"], nothing)
+        loop.run(episode.reset({}), check=lambda: None)
+        yield
+        loop.run(episode.close(), check=lambda: None)
+
+
+async def nothing(waiting: object) -> None:
+    """The slot is free."""

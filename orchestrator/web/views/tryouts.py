@@ -98,7 +98,7 @@ def _start_page(
         can_play=can_play,
         rubrics=queries.newest_rubrics(project.pk),
         errors=errors,
-        seed=asked.get("seed") or initial_seed(task.seeds if task else []),
+        seed=asked.get("seed") or _first_seed(task),
         extra=asked.get("extra", ""),
         chosen_rubric=asked.get("rubric", ""),
         latest=queries.latest_tryouts(environment.pk) if can_play else [],
@@ -209,7 +209,7 @@ def _panel(
 
 
 def _first_seed(task: Task | None) -> str:
-    return initial_seed(task.seeds if task else [])
+    return initial_seed(task.reset, task.seeds) if task else initial_seed({}, [])
 
 
 ACTIONS = ("reset", "step", "undo", "state", "rubric", "close", "restart", "save")
