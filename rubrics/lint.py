@@ -68,7 +68,7 @@ def _finding(
 
 # --- judges --------------------------------------------------------------------------------------
 
-_AND = re.compile(r"\b(?:and|as well as|both)\b", re.IGNORECASE)
+_AND = re.compile(r"\b(?:and|as well as)\b", re.IGNORECASE)
 _VERB = re.compile(
     r"\b(?:is|are|was|were|does|do|did|has|have|had|can|should|must|contains?|includes?|gives?|"
     r"states?|names?|uses?|answers?|explains?|avoids?|lists?|cites?|follows?)\b",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rubrics.codec import from_json
+from rubrics.grade import score
 from rubrics.lint import Severity, lint
+from rubrics.templates import TEMPLATES, Template
+from rubrics.types import RubricSpec, Transcript
 
 ANSWER = {"id": "answer", "kind": "exact", "params": {"expected": "42"}, "weight": 5}
 
@@ -173,3 +177,17 @@ def test_warnings_come_first_and_each_finding_says_what_to_do() -> None:
     found = lint(spec)
     assert [f.severity for f in found] == [Severity.WARNING, Severity.ADVICE]
     assert all(f.message.endswith((".", ".")) and f.fix and f.criterion for f in found)
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=[t.key for t in TEMPLATES])
+def test_templates_are_valid_and_without_findings(template: Template) -> None:
+    spec = from_json(dict(template.spec))
+    assert lint(spec) == []
+    # What earns nothing must not be paid.
+    assert score_without_judges(spec) in (0.0, None)
+
+
+def score_without_judges(spec: RubricSpec) -> float | None:
+    """Of a rollout that does nothing."""
+    kept = tuple(c for c in spec.criteria if c.kind != "judge")
+    return score(replace(spec, criteria=kept), Transcript(reward=0.0, expected="42"))[0].value
