@@ -29,6 +29,14 @@ LARGE_BYTES = 2**20
 RAW_KEPT_CHARS = 2000
 
 
+_SECRET: set[str] = set()
+
+
+def keep_secret(base_url: str) -> None:
+    """Never show this address: whoever knows it may use the server."""
+    _SECRET.add(base_url)
+
+
 @dataclass(frozen=True)
 class Address:
     """Where a server listens: `http(s)://host:port[/path]`, or `unix:///path/of/socket`."""
@@ -66,6 +74,8 @@ class Address:
     @property
     def shown(self) -> str:
         """For messages: host and port, or the socket; never credentials or a query."""
+        if self.base_url in _SECRET:
+            return "an address that is not shown"
         if self.socket_path:
             return self.socket_path
         parts = urlsplit(self.base_url)

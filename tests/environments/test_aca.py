@@ -109,6 +109,10 @@ async def test_an_episode_runs_in_a_sandbox_without_egress(azure: Path, tmp_path
     assert "delete_sandbox" in calls(azure)
     assert not server.is_alive
     server.close()
+    # Whoever knows the address may use the sandbox.
+    gone = await run_episode(base_url, lambda view: finish)
+    assert "address that is not shown" in gone.message
+    assert base_url.removeprefix("https://") not in gone.message
 
 
 def test_hosts_that_are_allowed_are_the_only_ones(azure: Path, tmp_path: Path) -> None:

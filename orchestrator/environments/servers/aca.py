@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from orchestrator.environments.actions import forget_schema
+from orchestrator.environments.connection import keep_secret
 from orchestrator.environments.errors import ServerStartError
 from orchestrator.environments.servers.process import base_environment, has_ended
 from orchestrator.environments.servers.readiness import until_ready
@@ -126,6 +127,7 @@ class AcaServer:
         except ServerStartError:
             self.stop_container()
             raise
+        keep_secret(answer)
         self._base_url = answer
         forget_schema(answer)
         return answer
@@ -136,10 +138,7 @@ class AcaServer:
             asyncio.run(until_ready(base_url, self.spec.probe, timeout_s, lambda: self.is_alive))
         except ServerStartError as exc:
             self.stop_container()
-            shown = str(exc).replace(base_url, "the sandbox")
-            raise ServerStartError(
-                f"the sandbox of {self.spec.name} did not start: {shown}"
-            ) from exc
+            raise ServerStartError(f"the sandbox of {self.spec.name} did not start: {exc}") from exc
 
     def stop_container(self) -> None:
         """Have the sandbox deleted. Safe to call twice."""

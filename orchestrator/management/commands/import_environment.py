@@ -44,6 +44,12 @@ class Command(BaseCommand):
         parser.add_argument(
             "--require", action="append", default=[], help="further requirement, repeatable"
         )
+        parser.add_argument(
+            "--wheel",
+            action="append",
+            default=[],
+            help="what its reset installs with pip, repeatable",
+        )
         parser.add_argument("--reset", default="{}", help="JSON parameters of the proving reset")
         parser.add_argument("--resources", default="{}", help="JSON: memory_mb, network, slots, …")
 
@@ -60,8 +66,8 @@ class Command(BaseCommand):
             resources = _object(options["resources"], "--resources")
             if options["data"]:
                 source["data"] = str(Path(options["data"]).expanduser().resolve())
-            if options["require"]:
-                source["requirements"] = options["require"]
+            source["requirements"] = options["require"]
+            source["wheels"] = options["wheel"]
             manifest = read_manifest(folder)
             registration = register_source(
                 actor=_operator(),
