@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -219,7 +221,10 @@ def test_a_command_inherits_nothing_but_its_pipe(box: Sandbox, folder: Path) -> 
 
 BOMBS = {
     "forks": ("f(){ f|f& };f; sleep 60", "limit of 24 processes"),
-    "memory": ("for i in 1 2 3 4 5 6; do head -c 100M /dev/zero | tail & done; wait", "memory"),
+    "memory": (
+        "for i in 1 2 3 4; do (head -c 100M /dev/zero; sleep 9) | tail > /dev/null & done; wait",
+        "memory limit of 256 MiB",
+    ),
     "files in its folder": (
         "for i in $(seq 1000); do head -c 4M /dev/zero > f$i; done",
         "files of more than 32 MiB",
@@ -237,9 +242,9 @@ BOMBS = {
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_ends_and_the_limit_that_ended_it_is_told(name: str, host: Host) -> None:
     command, expected = BOMBS[name]
-    if "processes" in expected or expected == "memory":
+    if name in ("forks", "memory"):
         needs_control_groups()
-    wall_s = 0.5 if expected.startswith("time") else 1.0 if name == "forks" else 6.0
+    wall_s = {"forks": 1.0, "memory": 2.0}.get(name, 0.5 if expected.startswith("time") else 6.0)
     box = Sandbox(ISOLATION, Limits(wall_s=wall_s, cpu_s=1 if "processor" in name else 5))
     root = private_root()
     try:
@@ -473,3 +478,65 @@ def test_the_socket_is_for_this_user_alone_and_inherited(tmp_path: Path) -> None
     done = serve(tmp_path, "-c", code, "{fd}")
     assert "AF_UNIX" in done.stdout
     assert (tmp_path / "s.sock").stat().st_mode & 0o077 == 0
+
+
+# --- without isolation, as an operator may ask ----------------------------------------------------
+
+
+def test_without_isolation_a_server_keeps_its_limits_and_the_log_says_so(tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("bash", "setpriv", "prlimit"):
+        if found := shutil.which(name):
+            (tools / name).symlink_to(found)
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "hello.txt").write_text("hello\n")
+    opened = Path("/tmp") / f"switchback-test-{os.getpid()}"
+    shutil.copytree(code, opened)
+    try:
+        spec = ServiceSpec(
+            command=("/bin/sh", "-c", "pwd; cat /opt/app/hello.txt; ulimit -c; echo $HOME; exit 4"),
+            readable=((str(opened), "/opt/app"),),
+            folder="/opt/app",
+            resources=SERVER_LIMITS,
+        )
+        command = service_command(
+            spec, spec_path=tmp_path / "spec.json", decisions=tmp_path / "decisions.jsonl"
+        )
+        done = subprocess.run(
+            [part.replace("{socket}", str(tmp_path / "s.sock")) for part in command],
+            cwd=Path(__file__).parents[2],
+            env={"PATH": str(tools), "SWITCHBACK_UNSANDBOXED": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+    finally:
+        shutil.rmtree(opened)
+    assert done.returncode == 4, done.stdout
+    assert "WITHOUT isolation" in done.stdout
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("[sandbox]")]
+    assert lines[:3] == [str(opened), "hello", "0"]
+    assert lines[3].startswith(tempfile.gettempdir())
+
+
+def test_where_nothing_isolates_and_nobody_asked_a_server_does_not_start(tmp_path: Path) -> None:
+    spec = ServiceSpec(command=("/bin/true",), resources=SERVER_LIMITS)
+    command = service_command(
+        spec, spec_path=tmp_path / "spec.json", decisions=tmp_path / "decisions.jsonl"
+    )
+    done = subprocess.run(
+        [part.replace("{socket}", str(tmp_path / "s.sock")) for part in command],
+        cwd=Path(__file__).parents[2],
+        env={"PATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "apt-get install bubblewrap" in done.stdout

@@ -10,42 +10,23 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from orchestrator.environments.errors import SandboxError
-from orchestrator.environments.resources import Resources
 from orchestrator.environments.sandbox import cgroup
-from orchestrator.environments.sandbox.bubblewrap import (
-    Descriptors,
-    as_nobody,
-    bwrap,
-    certificates,
-    closing,
-    entering,
-    names,
-    opening,
-    processes_of,
-    tmpfs,
-)
+from orchestrator.environments.sandbox.bubblewrap import Descriptors
 from orchestrator.environments.sandbox.command import OWN_PROCESSES
 from orchestrator.environments.sandbox.detection import detect
-from orchestrator.environments.sandbox.doorway import VARIABLES, child_pid, open_doorway
+from orchestrator.environments.sandbox.doorway import child_pid, open_doorway
+from orchestrator.environments.sandbox.inside import isolated_argv, unsandboxed_argv
 from orchestrator.environments.sandbox.limits import NOBODY, Isolation
 from orchestrator.environments.sandbox.policy import Policy
 from orchestrator.environments.sandbox.proxy import EgressProxy
-from orchestrator.environments.sandbox.service import (
-    BACKLOG,
-    HOME,
-    LOG_LIMIT_BYTES,
-    ServiceSpec,
-)
+from orchestrator.environments.sandbox.service import BACKLOG, LOG_LIMIT_BYTES, ServiceSpec
 from orchestrator.environments.sandbox.staging import Bind, staged
 from orchestrator.environments.sandbox.supervision import end, reported_status, spawn
-
-SHARED_MEMORY_BYTES = 64 * 2**20
-PASSWD = "nobody:x:65534:65534:nobody:/tmp/home:/usr/sbin/nologin\n"
-GROUP = "nogroup:x:65534:\n"
 
 
 def launch(spec: ServiceSpec, *, socket_path: Path, decisions: Path | None) -> int:
@@ -56,12 +37,7 @@ def launch(spec: ServiceSpec, *, socket_path: Path, decisions: Path | None) -> i
         return 2
     try:
         # First of all: it needs a process without further threads.
-        staging = (
-            staged(spec.readable)
-            if isolation.drops_root
-            else contextlib.nullcontext(list(spec.readable))
-        )
-        with staging as binds, _listening(socket_path) as listener:
+        with _binds(spec, isolation) as binds, _listening(socket_path) as listener:
             return asyncio.run(_run(spec, isolation, binds, listener, decisions))
     except SandboxError as exc:
         say(str(exc))
@@ -76,7 +52,7 @@ def say(text: str) -> None:
 def _binds(
     spec: ServiceSpec, isolation: Isolation
 ) -> contextlib.AbstractContextManager[Sequence[Bind]]:
-    if isolation.drops_root:
+    if isolation.drops_root and isolation.mode == "bubblewrap":
         return staged(spec.readable)
     return contextlib.nullcontext(spec.readable)
 
@@ -134,13 +110,17 @@ async def _serve(
     report_r, report_w = os.pipe()
     gate_r, gate_w = os.pipe() if has_proxy else (-1, -1)
     fds = Descriptors(report=report_w, gate=gate_r)
+    fd = listener.fileno()
+    # From the main thread, which lives as long as the launcher: the kernel's death signal, by
+    # which bubblewrap ends with us, follows the thread.
     if is_isolated:
-        argv = _isolated(spec, isolation, binds, listener.fileno(), group, fds, has_proxy)
-        process = _spawn(argv, None, [listener.fileno(), *fds.all()])
+        argv = isolated_argv(spec, isolation, binds, fd, group, fds, has_proxy=has_proxy)
+        process = spawn(argv, pass_fds=[fd, *fds.all()])
     else:
         say(isolation.reason)
-        argv = _unsandboxed(spec, isolation, listener.fileno(), group)
-        process = _spawn(argv, _environment(spec, has_proxy=False), [listener.fileno()])
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="switchback-home-")))
+        argv, env, folder = unsandboxed_argv(spec, isolation, home, fd, group)
+        process = spawn(argv, pass_fds=[fd], env=env, cwd=folder)
     fds.close()
     report = bytearray()
     if has_proxy:
@@ -171,100 +151,6 @@ async def _open_door(
     proxy = stack.enter_context(EgressProxy(policy, decisions))
     stack.enter_context(proxy.serving(door))
     return json.dumps({"child-pid": pid}).encode() + b"\n"
-
-
-def _isolated(
-    spec: ServiceSpec,
-    isolation: Isolation,
-    binds: Sequence[Bind],
-    listener: int,
-    group: cgroup.Group | None,
-    fds: Descriptors,
-    has_proxy: bool,
-) -> list[str]:
-    shares_network = spec.resources.network.mode == "open"
-    command = [part.replace("{fd}", str(listener)) for part in spec.command]
-    options = [
-        *opening(isolation, fds, shares_network=shares_network),
-        *names(fds, shares_network=shares_network),
-        *certificates(),
-        *_folders(spec, isolation, binds, fds),
-        *closing(_environment(spec, has_proxy=has_proxy)),
-    ]
-    limited = [*_limits(spec.resources, group), *command]
-    return [
-        *entering(group.paths if group else ()),
-        *bwrap(isolation, fds, options, limited),
-    ]
-
-
-def _folders(
-    spec: ServiceSpec, isolation: Isolation, binds: Sequence[Bind], fds: Descriptors
-) -> list[str]:
-    """Options for what is visible beside the system."""
-    disk_bytes = spec.resources.disk_mb * 2**20
-    argv = [*tmpfs(isolation, "/tmp", disk_bytes), "--dir", HOME]
-    argv += tmpfs(isolation, "/dev/shm", min(SHARED_MEMORY_BYTES, disk_bytes))
-    argv += ["--ro-bind-data", fds.content(PASSWD), "/etc/passwd"]
-    argv += ["--ro-bind-data", fds.content(GROUP), "/etc/group"]
-    argv += ["--ro-bind-try", "/etc/mime.types", "/etc/mime.types"]
-    for source, inside in binds:
-        argv += ["--ro-bind", source, inside]
-    for source, inside in spec.writable:
-        argv += ["--bind", source, inside]
-    return [*argv, "--chdir", spec.folder]
-
-
-def _environment(spec: ServiceSpec, *, has_proxy: bool) -> dict[str, str]:
-    return {
-        "PATH": "/usr/bin:/bin",
-        "HOME": HOME,
-        "USER": "nobody",
-        "TMPDIR": "/tmp",
-        "LC_ALL": "C.UTF-8",
-        "PYTHONUNBUFFERED": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        **(VARIABLES if has_proxy else {}),
-        **spec.env,
-    }
-
-
-def _limits(resources: Resources, group: cgroup.Group | None, besides: int = 0) -> list[str]:
-    """Limits per process, of what no control group limits.
-
-    Of the memory that a process may write, not of its address space: runtimes reserve far more
-    than they use.
-    """
-    argv = ["/usr/bin/prlimit", "--core=0", "--nofile=4096"]
-    argv += [f"--fsize={resources.disk_mb * 2**20}"]
-    controlled = group.folders if group is not None else {}
-    if "memory" not in controlled:
-        argv += [f"--data={resources.memory_mb * 2**20}"]
-    # A group that counts shall be met first: it remembers that it was.
-    spare = OWN_PROCESSES + 8 if "pids" in controlled else 0
-    return [*argv, f"--nproc={resources.processes + spare + besides}", "--"]
-
-
-def _unsandboxed(
-    spec: ServiceSpec, isolation: Isolation, fd: int, group: cgroup.Group | None
-) -> list[str]:
-    """The command with limits alone. Paths inside are taken back to where they are on the host."""
-    dropping = as_nobody() if isolation.drops_root else []
-    besides = processes_of(NOBODY if dropping else os.getuid())
-    return [
-        *entering(group.paths if group else ()),
-        *dropping,
-        *_limits(spec.resources, group, besides),
-        *[part.replace("{fd}", str(fd)) for part in spec.command],
-    ]
-
-
-def _spawn(
-    argv: Sequence[str], env: Mapping[str, str] | None, inherited: Sequence[int]
-) -> subprocess.Popen[bytes]:
-    # From the main thread, which lives as long as the launcher: the kernel's death signal, by
-    # which bubblewrap ends with us, follows the thread.
-    return spawn(argv, pass_fds=inherited, env=env)
 
 
 async def _until_ended(

@@ -36,7 +36,7 @@ def staged(readable: Sequence[Bind]) -> Iterator[list[Bind]]:
 
     Root only. `SandboxError` where mounting is not permitted and something would be unreachable.
     """
-    if all(_is_reachable(Path(source)) for source, _ in readable):
+    if all(is_reachable(Path(source)) for source, _ in readable):
         yield list(readable)
         return
     base = _base()
@@ -56,7 +56,7 @@ def _bind_below(base: Path, readable: Sequence[Bind]) -> list[Bind]:
     binds = []
     for number, (source, inside) in enumerate(readable):
         path = Path(source).resolve()
-        if not _is_reachable(path):
+        if not is_reachable(path):
             place = base / str(number)
             if path.is_dir():
                 place.mkdir()
@@ -69,7 +69,8 @@ def _bind_below(base: Path, readable: Sequence[Bind]) -> list[Bind]:
     return binds
 
 
-def _is_reachable(path: Path) -> bool:
+def is_reachable(path: Path) -> bool:
+    """Whether user nobody may pass all folders above it. `SandboxError` if it is not there."""
     try:
         resolved = path.resolve(strict=True)
         return all(parent.stat().st_mode & stat.S_IXOTH for parent in resolved.parents)
