@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +159,46 @@ def test_a_stopped_installation_leaves_nothing_behind(scaffold: Path, tmp_path: 
     with pytest.raises(StopError):
         install(tmp_path, stop, path=str(scaffold), requirements=["not-to-be-found-anywhere"])
     assert [path.suffix for path in (tmp_path / "packages").iterdir()] == [".lock"]
+
+
+def test_two_installers_of_the_same_content_do_the_work_once(
+    scaffold: Path, tmp_path: Path
+) -> None:
+    steps: list[str] = []
+
+    def one(_: int) -> str:
+        prepared = prepare_package(
+            {"path": str(scaffold)}, data=tmp_path, report=steps.append, check=lambda: None
+        )
+        return str(prepared.source["installation"])
+
+    with ThreadPoolExecutor(max_workers=3) as threads:
+        (name,) = set(threads.map(one, range(3)))
+    assert steps.count("Making a virtual environment") == 1
+    left = sorted(path.name for path in (tmp_path / "packages").iterdir())
+    assert left == [name, f"{name}.lock"]
+
+
+def test_what_a_killed_installer_left_is_removed(scaffold: Path, tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    left = tmp_path / "packages" / f".staging-{gone.pid}-abcd"
+    left.mkdir(parents=True)
+    # Without its last file a folder is no installation, whatever else is in it.
+    name = install(tmp_path, path=str(scaffold)).source["installation"]
+    assert not left.exists()
+    (tmp_path / "packages" / name / "installed.json").unlink()
+    (tmp_path / "packages" / name / "src" / "demo_env" / "server" / "app.py").unlink()
+    install(tmp_path, path=str(scaffold))
+    assert (tmp_path / "packages" / name / "src" / "demo_env" / "server" / "app.py").exists()
+
+
+def test_an_installation_ends_at_its_deadline(
+    scaffold: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.environments.packages.pip.DEADLINE_S", 0.0)
+    with pytest.raises(SourceError, match="took more than 0 s"):
+        install(tmp_path, path=str(scaffold), requirements=["not-to-be-found-anywhere"])
 
 
 def test_an_installation_that_is_missing_says_what_to_do(scaffold: Path, tmp_path: Path) -> None:

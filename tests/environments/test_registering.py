@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,10 @@ from orchestrator.environments.models import (
 from orchestrator.environments.packages.queries import open_registrations
 from orchestrator.environments.packages.services import cancel_registration, register_source
 from orchestrator.events.models import Event
+from orchestrator.jobs import lease
+from orchestrator.jobs.errors import Cancelled
 from orchestrator.jobs.execution import run_attempt
+from orchestrator.jobs.registry import JobContext, handler_for
 from tests.base import People, make_people, make_user
 from tests.doubles.openenv_servers import DOUBLES
 from tests.environments.conftest import needs_bubblewrap
@@ -234,6 +238,21 @@ def test_a_registration_that_waits_can_be_cancelled(people: People, scaffold: Pa
     work_on(registration)
     assert registration.state == RegistrationState.CANCELLED
     assert [kind for kind, _ in events(registration)] == ["registration.ended"]
+
+
+def test_a_registration_at_work_can_be_cancelled(people: People, scaffold: Path) -> None:
+    registration = register(people, scaffold, actor=make_user(is_superuser=True))
+    assert registration.job_id is not None
+    claimed = lease.claim(registration.job_id)
+    assert claimed is not None
+    ctx = JobContext(claimed.job.pk, claimed.job.spec, claimed.fence, threading.Event())
+    ctx.cancel.set()
+    with pytest.raises(Cancelled):
+        handler_for(claimed.job.kind).run(ctx)
+    lease.cancelled(claimed.fence)
+    registration.refresh_from_db()
+    assert registration.state == RegistrationState.CANCELLED
+    assert not Environment.objects.exists()
 
 
 def test_an_image_becomes_an_environment(
