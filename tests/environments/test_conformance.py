@@ -176,6 +176,15 @@ async def test_fewer_slots_than_declared_are_found(own_server: ServerFactory) ->
     assert (await grade(GRADERS["slot_release"], shared)).finding.status == "skip"
 
 
+async def test_a_single_slot_has_no_neighbours(own_server: ServerFactory) -> None:
+    server = own_server("guess_env", {"MAX_CONCURRENT_ENVS": "1"})
+    await server.ready()
+    subject = replace(subject_on(server), capacity=None)
+    assert (await grade(GRADERS["episode_isolation"], subject)).finding.status == "skip"
+    found = (await grade(GRADERS["concurrent_sessions"], subject)).finding
+    assert (found.status, found.measured["open"]) == ("warn", 1)
+
+
 async def test_a_file_that_decides_the_reward_is_found(
     own_server: ServerFactory, tmp_path: Path
 ) -> None:

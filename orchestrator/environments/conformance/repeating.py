@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
@@ -27,7 +28,7 @@ from orchestrator.environments.conformance.subject import (
     Subject,
 )
 from orchestrator.environments.episode import Action
-from orchestrator.environments.errors import ActionRejectedError, EpisodeError
+from orchestrator.environments.errors import ActionRejectedError, Cause, EpisodeError
 from orchestrator.environments.session import EpisodeSession
 
 _CLOCK = re.compile(r"time|_at$|elapsed|created|started|clock", re.IGNORECASE)
@@ -97,7 +98,7 @@ async def episode_determinism(subject: Subject) -> Finding:
 
 async def episode_isolation(subject: Subject) -> Finding:
     """Two episodes side by side: as when alone, and without a trace of one another."""
-    if subject.capacity == 1:
+    if subject.capacity == 1 or not await _two_fit(subject):
         return skipped("One episode at a time: there is no neighbour.")
     maker = await subject.maker()
     marker = f"switchback-{uuid.uuid4().hex[:12]}"
@@ -133,6 +134,20 @@ async def episode_isolation(subject: Subject) -> Finding:
     return passed(
         f"Two interleaved episodes ({n_steps} steps) came out as when alone.", steps=n_steps
     )
+
+
+async def _two_fit(subject: Subject) -> bool:
+    """Whether the server takes a second episode beside the first. `EpisodeError` for the first."""
+    exercise = subject.first
+    impatient = replace(exercise, settings=replace(exercise.settings, slot_wait_s=0))
+    async with subject.episode(exercise):
+        try:
+            async with subject.episode(impatient, OTHER_SEEDS[0]):
+                return True
+        except EpisodeError as exc:
+            if exc.cause is not Cause.NO_CAPACITY:
+                raise
+            return False
 
 
 async def _marker_seen(
