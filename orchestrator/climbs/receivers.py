@@ -13,7 +13,7 @@ from orchestrator.climbs.models import ClimbRun
 from orchestrator.climbs.progress import note_progress
 from orchestrator.climbs.services import queue_advance
 from orchestrator.runs.models import Rollout, Run
-from orchestrator.runs.signals import rollout_ended, run_ended
+from orchestrator.runs.signals import rollout_ended, run_ended, run_progressed
 
 
 def climb_run_of(run: Run) -> ClimbRun | None:
@@ -31,8 +31,15 @@ def on_run_ended(run: Run, **_: Any) -> None:
 
 
 @receiver(rollout_ended, sender=Run)
-def on_rollout_ended(run: Run, rollout: Rollout, done: int, planned: int, **_: Any) -> None:
+def on_rollout_ended(run: Run, rollout: Rollout, **_: Any) -> None:
+    # Kept on the run, whether there is one or none: many rollouts end in a second.
+    climb_run = getattr(run, "climb_run", None)
+    if climb_run is not None:
+        learn_from(climb_id=climb_run.climb_id, rollout=rollout)
+
+
+@receiver(run_progressed, sender=Run)
+def on_run_progressed(run: Run, done: int, planned: int, **_: Any) -> None:
     climb_run = climb_run_of(run)
     if climb_run is not None:
         note_progress(climb_run=climb_run, done=done, planned=planned)
-        learn_from(climb_id=climb_run.climb_id, rollout=rollout)

@@ -25,6 +25,16 @@ from orchestrator.environments.errors import ActionRejectedError
 
 LIST_TOOLS = {"type": "list_tools"}
 KEEP_S = 300.0
+_PLAIN_WORDS = frozenset(
+    {"type", "properties", "required", "additionalProperties", "title", "description", "$defs"}
+)
+_PLAIN_FIELD_WORDS = frozenset({"type", "title", "description", "default", "examples"})
+_TYPES: dict[str, frozenset[type]] = {
+    "string": frozenset({str}),
+    "boolean": frozenset({bool}),
+    "integer": frozenset({int}),
+    "number": frozenset({int, float}),
+}
 _kept: dict[str, tuple[float, ActionSchema | None]] = {}
 
 
@@ -39,10 +49,40 @@ class ActionSchema:
         # Making one costs as much as a whole step of a small environment.
         return Draft202012Validator(self.schema)
 
+    @cached_property
+    def _plain_fields(self) -> dict[str, frozenset[type]] | None:
+        """Types of the fields of a schema that says no more than these, of the fields that say no
+        more than a type; None for any other schema.
+        """
+        schema = self.schema
+        if schema.get("type") != "object" or set(schema) - _PLAIN_WORDS:
+            return None
+        if schema.get("additionalProperties") is not False:
+            return None
+        return {
+            name: _TYPES[about["type"]]
+            for name, about in (schema.get("properties") or {}).items()
+            if isinstance(about, Mapping)
+            and not set(about) - _PLAIN_FIELD_WORDS
+            and about.get("type") in _TYPES
+        }
+
+    def _fits_at_a_glance(self, action: object) -> bool:
+        """True for sure; False only means that the validator has to be asked."""
+        fields = self._plain_fields
+        return (
+            fields is not None
+            and isinstance(action, dict)
+            and all(type(value) in fields.get(name, ()) for name, value in action.items())
+            and all(name in action for name in self.schema.get("required", ()))
+        )
+
     def check(self, action: object) -> None:
         """`ActionRejectedError` names the field and what is wrong with it."""
         # MCP servers accept the listing of tools, which their schema does not describe.
         if action == LIST_TOOLS:
+            return
+        if self._fits_at_a_glance(action):
             return
         error = best_match(self._validator.iter_errors(action))
         if error is None:

@@ -241,12 +241,12 @@ async def _steps(
     tools: Sequence[Mapping[str, Any]],
 ) -> Score:
     """Act until the episode ends, the limit is reached or the policy stops."""
-    observation, rejection = first, ""
+    observation, rejection, ask = first, "", _asker(policy)
     while len(progress.rewards) < settings.max_steps:
         number = len(progress.rewards) + 1
         progress.at = f"after step {number - 1}" if number > 1 else "before step 1"
         view = View(observation.fields, number, rejection, session.schema, tools)
-        turn = await _asked(policy, view)
+        turn = await ask(view)
         if turn is None:
             return score_of(progress.rewards, done=False, settings=settings, has_stopped=True)
         actions = [turn] if isinstance(turn, Mapping | str) else list(turn)
@@ -298,14 +298,17 @@ async def _one(
     return outcome, ""
 
 
-async def _asked(policy: Policy, view: View) -> Actions:
-    if inspect.iscoroutinefunction(policy) or inspect.iscoroutinefunction(
+def _asker(policy: Policy) -> Callable[[View], Awaitable[Actions]]:
+    """The policy as a coroutine: an ordinary function runs in a thread."""
+    is_asynchronous = inspect.iscoroutinefunction(policy) or inspect.iscoroutinefunction(
         getattr(policy, "__call__", None)  # noqa: B004 (an object with an async __call__)
-    ):
-        answer = policy(view)
-    else:
-        answer = await asyncio.to_thread(policy, view)
-    return await answer if inspect.isawaitable(answer) else answer
+    )
+
+    async def ask(view: View) -> Actions:
+        answer = policy(view) if is_asynchronous else await asyncio.to_thread(policy, view)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    return ask
 
 
 def _shown(observation: Observation) -> dict[str, Any]:

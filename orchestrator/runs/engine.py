@@ -9,7 +9,7 @@ open. A run ends when no rollout is open.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
@@ -38,7 +38,7 @@ from orchestrator.runs.recorder import Recorder, Write
 from orchestrator.runs.recovery import replace_lost_rollouts
 from orchestrator.runs.rollout import AgentRollout, RolloutPlan
 from orchestrator.runs.services import end_failed_run, finish_run, mark_running
-from orchestrator.runs.signals import rollout_ended
+from orchestrator.runs.signals import rollout_ended, run_progressed
 
 WATCH_S = 0.2
 """How soon a loop notices that it should end."""
@@ -85,10 +85,7 @@ async def _run_all(prepared: Prepared, gate: Gate, ctx: JobContext) -> None:
     model = prepared.run.model
     support = FunctionSupport(client, model.supports_tools)
 
-    def announce(rollout: Rollout) -> Mapping[int, Sequence[NewEvent]]:
-        # Each ended rollout is progress: a run that outlives many kills is not given up.
-        ctx.progress()
-        return announce_to_run(rollout)
+    announce = RunAnnounce(prepared.run, ctx)
 
     async with Recorder(ctx.fence) as recorder, client:
 
@@ -201,20 +198,31 @@ async def _record_failure(
         rollout.save(update_fields=["state", "score", "cause", "message", "ended_at"])
         return {
             rollout.stream_id: [NewEvent("rollout.ended", queries.ended_payload(rollout))],
-            **announce(rollout),
+            **announce.ended(rollout),
         }
 
-    await recorder.record(Write(apply))
+    await recorder.record(Write(apply, announce.tally))
 
 
 def announce_to_run(rollout: Rollout) -> dict[int, Sequence[NewEvent]]:
     """Needs the transaction in which the rollout ended."""
     run = rollout.run
-    tally = queries.tally(run.pk)
-    rollout_ended.send(sender=Run, run=run, rollout=rollout, done=tally.done, planned=tally.planned)
-    return {
-        run.stream_id: [
-            NewEvent("rollout", queries.rollout_row(rollout)),
-            NewEvent("tally", asdict(tally)),
-        ]
-    }
+    rollout_ended.send(sender=Run, run=run, rollout=rollout)
+    return {run.stream_id: [NewEvent("rollout", queries.rollout_row(rollout))]}
+
+
+class RunAnnounce:
+    """What a run tells on its own stream, and to whoever listens."""
+
+    def __init__(self, run: Run, ctx: JobContext) -> None:
+        self._run, self._ctx = run, ctx
+
+    def ended(self, rollout: Rollout) -> dict[int, Sequence[NewEvent]]:
+        return announce_to_run(rollout)
+
+    def tally(self) -> dict[int, Sequence[NewEvent]]:
+        # An ended rollout is progress: a run that outlives many kills is not given up.
+        self._ctx.progress()
+        tally = queries.tally(self._run.pk)
+        run_progressed.send(sender=Run, run=self._run, done=tally.done, planned=tally.planned)
+        return {self._run.stream_id: [NewEvent("tally", asdict(tally))]}

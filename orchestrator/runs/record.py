@@ -8,9 +8,9 @@ write that waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from django.utils import timezone
 
@@ -23,8 +23,15 @@ from orchestrator.runs.queries import ended_payload
 from orchestrator.runs.recorder import Posted, Recorder, Write
 from rubrics.types import RubricSpec
 
-Announce = Callable[[Rollout], Mapping[int, Sequence[NewEvent]]]
-"""Called inside the transaction that ends a rollout; gives the run's own events by stream."""
+
+class Announce(Protocol):
+    """What a run tells of its rollouts, inside the transaction that ends one; by stream."""
+
+    def ended(self, rollout: Rollout) -> Mapping[int, Sequence[NewEvent]]:
+        """Of this rollout."""
+
+    def tally(self) -> Mapping[int, Sequence[NewEvent]]:
+        """Of all; once for a transaction."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +132,9 @@ class RolloutRecord:
             self._store_tokens(tracks)
             payload = {**ended_payload(rollout), **ending.details}
             events.append(NewEvent("rollout.ended", payload))
-            return {rollout.stream_id: events, **announce(rollout)}
+            return {rollout.stream_id: events, **announce.ended(rollout)}
 
-        await self._recorder.record(Write(apply))
+        await self._recorder.record(Write(apply, announce.tally))
 
     async def _save(self, events: Sequence[NewEvent], *fields: str) -> None:
         rollout = self.rollout

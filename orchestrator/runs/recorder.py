@@ -33,6 +33,10 @@ class Write:
     """Runs inside the transaction; returns events by stream id. May be called again after a failure
     of the transaction.
     """
+    at_end: Callable[[], Mapping[int, Sequence[NewEvent]]] | None = None
+    """The same, after all writes of the transaction, and once for those that share it: what tells
+    the sum of many writes is worked out once.
+    """
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,7 @@ class Recorder:
         """One transaction; for each write the last sequence of its stream, 0 for row changes."""
         events: dict[int, list[NewEvent]] = {}
         ends: list[tuple[int, int]] = []
+        at_end: dict[Callable[[], Mapping[int, Sequence[NewEvent]]], None] = {}
         with transaction.atomic():
             hold_fence(self._fence)
             for item in batch:
@@ -143,6 +148,11 @@ class Recorder:
                 for stream_id, new in item.write.apply().items():
                     events.setdefault(stream_id, []).extend(new)
                 ends.append((0, 0))
+                if item.write.at_end is not None:
+                    at_end[item.write.at_end] = None
+            for tell in at_end:
+                for stream_id, new in tell().items():
+                    events.setdefault(stream_id, []).extend(new)
             last = append_many(batches=events)
         return [last[s] - len(events[s]) + n if s else 0 for s, n in ends]
 

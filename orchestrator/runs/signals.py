@@ -10,4 +10,7 @@ run_ended = Signal()
 """Sent with `run`."""
 
 rollout_ended = Signal()
-"""Sent with `run`, `rollout`, `done` and `planned` when a rollout of the run has ended."""
+"""Sent with `run` and `rollout` when a rollout of the run has ended."""
+
+run_progressed = Signal()
+"""Sent with `run`, `done` and `planned`, once for all rollouts that ended in one transaction."""
