@@ -16,9 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
-
 FieldType = Literal["text", "integer", "number", "flag", "choice", "json"]
 
 RAW = "raw"
@@ -108,13 +105,6 @@ def action_form(schema: Mapping[str, Any] | None, tools: Sequence[Mapping[str, A
     if not schema:
         return ActionForm(())
     return ActionForm(tuple(_variants(schema)))
-
-
-def is_tool_call(schema: Mapping[str, Any] | None) -> bool:
-    """Whether the actions of this schema are calls of MCP tools."""
-    properties = (schema or {}).get("properties")
-    kind = properties.get("type") if isinstance(properties, Mapping) else None
-    return isinstance(kind, Mapping) and kind.get("const") == "call_tool"
 
 
 def read_action(form: ActionForm, data: Mapping[str, str]) -> Read:
@@ -353,14 +343,3 @@ def _json(text: str) -> Any:
         raise ValueError(f"not JSON: {exc.msg} at line {exc.lineno}, place {exc.colno}") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
-
-
-def is_usable_schema(schema: Any) -> bool:
-    """Whether a form can be made of what a server calls a schema."""
-    if not isinstance(schema, Mapping):
-        return False
-    try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError:
-        return False
-    return True

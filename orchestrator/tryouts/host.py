@@ -29,7 +29,6 @@ from orchestrator.events.services import NewEvent, append, hold_fence
 from orchestrator.jobs.registry import JobContext
 from orchestrator.runs.engine import servers
 from orchestrator.tryouts import grading
-from orchestrator.tryouts.forms import is_tool_call
 from orchestrator.tryouts.limits import IDLE_S, LONGEST_PLAY, LONGEST_S, POLL_S
 from orchestrator.tryouts.loop import LoopThread
 from orchestrator.tryouts.models import (
@@ -93,6 +92,7 @@ class Host:
         self._began_s = self._used_s = time.monotonic()
         self._server = self._serving.enter_context(servers.server(server_spec(version)))
         self._episode = self._new_episode()
+        self._schema: Mapping[str, Any] | None = None
         self._interface = Interface(self._kind)
         stack.callback(self._close)
 
@@ -115,8 +115,8 @@ class Host:
 
     def _open(self) -> None:
         schema = self._wait(self._episode.schema())
-        tools = self._wait(self._episode.tools()) if is_tool_call(schema) else []
-        self._interface = interface_of(self._kind, schema, tools)
+        self._schema = schema
+        self._interface = interface_of(self._kind, schema)
         now = timezone.now()
         with transaction.atomic():
             hold_fence(self._ctx.fence)
@@ -124,7 +124,6 @@ class Host:
                 state=TryoutState.OPEN,
                 message="",
                 action_schema=schema,
-                tools=tools,
                 isolation=isolation_of(self._tryout.version),
                 opened_at=now,
                 used_at=now,
@@ -198,6 +197,7 @@ class Host:
         except ValueError as exc:
             self._refuse(command, str(exc))
         else:
+            self._learn_tools()
             self._done(command, NewEvent("tryout.reset", payload))
 
     def _step(self, command: TryoutCommand) -> None:
@@ -221,6 +221,17 @@ class Host:
     def _said(self, action: Mapping[str, Any]) -> str:
         """What an agent would have said to act like this."""
         return text_of(self._interface, action) or readable(action)
+
+    def _learn_tools(self) -> None:
+        """An episode that has begun says which tools there are."""
+        tools = self._episode.tools
+        if tools == self._tryout.tools:
+            return
+        self._tryout.tools = tools
+        self._interface = interface_of(self._kind, self._schema, tools)
+        with transaction.atomic():
+            hold_fence(self._ctx.fence)
+            Tryout.objects.filter(pk=self._tryout.pk).update(tools=tools)
 
     def _why_no_step(self) -> str:
         if self._episode.is_done:
@@ -269,6 +280,7 @@ class Host:
             event = {"step": 0, "cause": "replay", "message": result.stopped, "raw": ""}
             self._done(command, NewEvent("tryout.failed", event))
             return
+        self._learn_tools()
         event = {
             "reason": reason,
             "undone": len(play.steps) - keep,

@@ -13,8 +13,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import httpx
-
 from orchestrator.environments.actions import action_schema
 from orchestrator.environments.connection import Address
 from orchestrator.environments.errors import ActionRejectedError, EpisodeError
@@ -73,6 +71,8 @@ class LiveEpisode:
         self.params: dict[str, Any] = {}
         self.reset_payload: dict[str, Any] | None = None
         self.taken: list[Taken] = []
+        self.tools: list[dict[str, Any]] = []
+        """Of a server whose actions are calls of tools."""
         self.failure = ""
         """Why no step can be taken although the episode has not ended; empty if one can."""
 
@@ -97,29 +97,6 @@ class LiveEpisode:
         )
         return found.schema if found is not None else None
 
-    async def tools(self) -> list[dict[str, Any]]:
-        """The tools of the server, asked outside the episode: listing must not cost a step.
-
-        Empty where the server does not answer; then tools are called by raw JSON.
-        """
-        address = Address(self._base_url)
-        transport = (
-            httpx.AsyncHTTPTransport(uds=address.socket_path) if address.socket_path else None
-        )
-        request = {"jsonrpc": "2.0", "method": "tools/list", "params": {}, "id": 1}
-        try:
-            async with httpx.AsyncClient(
-                transport=transport,
-                timeout=self._settings.connect_timeout_s,
-                headers=dict(self._settings.headers),
-                trust_env=not address.is_loopback,
-            ) as client:
-                reply = await client.post(f"{address.http_url}/mcp", json=request)
-                found = reply.json()["result"]["tools"]
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
-            return []
-        return [tool for tool in found if isinstance(tool, dict) and tool.get("name")]
-
     async def reset(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """A fresh session with these parameters; the payload of its first observation.
 
@@ -134,9 +111,10 @@ class LiveEpisode:
             observation = await self._session.reset(**self.params)
         except TypeError as exc:
             raise ValueError(f"a parameter cannot be sent: {exc}") from exc
-        self.reset_payload = self._observed(
-            0, observation, reward=None, done=False, took_s=time.monotonic() - started_s
-        )
+        took_s = time.monotonic() - started_s
+        # As in runs: after each reset, before the first step, and none itself.
+        self.tools = await self._session.list_tools()
+        self.reset_payload = self._observed(0, observation, reward=None, done=False, took_s=took_s)
         self.reset_payload["params"] = self.params
         self.failure = ""
         return self.reset_payload

@@ -124,6 +124,7 @@ def wait_quiet(tryout: Tryout, hosted: Hosted) -> Play:
         return not pending.exists()
 
     wait_until(is_quiet, limit_s=LIMIT_S, what="all commands to be carried out")
+    tryout.refresh_from_db()
     return play_of(tryout)
 
 

@@ -257,6 +257,7 @@ def test_a_server_of_tools_is_played_by_its_tools(people: People, tmp_path: Path
         )
         with hosting(tryout) as hosted:
             wait_state(tryout, TryoutState.OPEN)
+            wait_quiet(tryout, hosted)
             form = action_form(tryout.action_schema, tryout.tools)
             assert [v.label for v in form.variants] == ["fast", "slow"]
             action = read_action(form, {"variant": "v0"}).value

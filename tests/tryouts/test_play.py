@@ -127,7 +127,11 @@ def test_actions_are_written_as_agents_of_their_kind_write_them() -> None:
         [{"name": "find", "input_schema": {"properties": {"id": {"type": "integer"}}}}],
     )
     call = {"type": "call_tool", "tool_name": "find", "arguments": {"id": 4}}
-    assert text_of(tools, call) == 'find {"id": 4}'
+    assert text_of(tools, call) == "find id=4"
+    nested = {**call, "arguments": {"id": [4]}}
+    assert text_of(tools, nested) == 'find {"id": [4]}'
+    sql = interface_of(KINDS["sql"], None)
+    assert text_of(sql, {"done": True}) == "done"
 
 
 @given(st.dictionaries(st.sampled_from(["command", "answer", "other"]), st.text(), max_size=2))

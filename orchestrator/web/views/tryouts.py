@@ -188,6 +188,7 @@ def _panel(
                 play.is_over,
                 play.is_done,
                 play.reset is None,
+                len(tryout.tools),
             )
         ),
         can_act=tryout.is_live and not play.is_over and play.reset is not None,
