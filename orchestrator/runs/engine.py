@@ -31,6 +31,7 @@ from orchestrator.events.services import LeaseLost, NewEvent
 from orchestrator.jobs.errors import Cancelled, Stopped
 from orchestrator.jobs.registry import JobContext
 from orchestrator.runs import queries
+from orchestrator.runs.conditions import keep_decisions, note_conditions
 from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout, RolloutState, Run
 from orchestrator.runs.preparing import Prepared, prepare
 from orchestrator.runs.record import Announce
@@ -65,6 +66,7 @@ def execute_run(*, run: Run, ctx: JobContext) -> None:
     replace_lost_rollouts(run=run, fence=ctx.fence)
     with ExitStack() as stack:
         try:
+            note_conditions(run=run, fence=ctx.fence)
             spec = server_spec(run.environment_version)
             prepared = prepare(run)
             # Held until the stack closes, so that the servers of this run are not idle.
@@ -72,6 +74,7 @@ def execute_run(*, run: Run, ctx: JobContext) -> None:
         except (ServerStartError, ValueError) as exc:
             end_failed_run(run=run, error=str(exc), fence=ctx.fence)
             return
+        stack.callback(keep_decisions, run)
         if prepared.plans:
             asyncio.run(_run_all(prepared, servers.gate(spec), ctx))
     ctx.check()

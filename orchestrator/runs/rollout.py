@@ -152,12 +152,23 @@ class AgentRollout:
             return
         finally:
             lease.release(is_stuck=self._progress.is_in_flight)
+        if result.cause in LOST:
+            result = await self._with_last_words(lease, result)
         self._look_after_server(lease, result)
         if result.state is EpisodeState.SCORED:
             await self._end_graded(result, announce)
         else:
             cause = result.cause.value if result.cause is not None else "cancelled"
             await self._end_errored(cause, result.message, announce, result=result)
+
+    async def _with_last_words(self, lease: Lease, result: EpisodeResult) -> EpisodeResult:
+        """A server that ended may have met a limit of its sandbox: the reason is part of the fact.
+        """
+        server = lease.place.server
+        if not isinstance(server, SaysWhyItEnded):
+            return result
+        words = await asyncio.to_thread(server.last_words)
+        return replace(result, message=f"{result.message} {words}") if words else result
 
     def _look_after_server(self, lease: Lease, result: EpisodeResult) -> None:
         """A server that may have died is looked at before it gets another episode."""

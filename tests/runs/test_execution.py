@@ -400,3 +400,23 @@ def test_a_rollouts_detail_costs_few_queries_and_knows_its_neighbours(
     assert detail.token_counts["action"] == middle.tokens_out
     assert [verdict.state for verdict in detail.verdicts] == ["scored"]
     assert queries.rollout_detail(last.pk).next_id is None
+
+
+def test_a_run_keeps_its_conditions(people: People, fault_url: str, make_model: MakeModel) -> None:
+    """How it was isolated, and that nobody has checked its environment."""
+    version = make_version(people.project, fault_url, tasks=1)
+    run = execute(make_run(people.project, version=version, model_url=make_model().url))
+    assert (run.isolation["mode"], run.isolation["is_weak"]) == ("remote", False)
+    assert [warning["code"] for warning in run.warnings] == ["check.never"]
+
+
+def test_the_agent_is_told_the_environments_description_before_the_task(
+    people: People, fault_url: str, make_model: MakeModel
+) -> None:
+    model = make_model()
+    version = make_version(people.project, fault_url, tasks=1)
+    version.description = "You are in a house of mirrors.\n"
+    version.save()
+    execute(make_run(people.project, version=version, model_url=model.url))
+    prompt = next(text for role, text in model.asked[0].messages if "Task 0." in text)
+    assert prompt.startswith("You are in a house of mirrors.\n\nTask 0.")
