@@ -15,31 +15,57 @@ from django.http import QueryDict
 
 from orchestrator.environments.authoring import values
 from orchestrator.environments.kinds.fields import Field
+from orchestrator.environments.resources import Resources
+from orchestrator.environments.session import EpisodeSettings
 
 CODE_TYPES = ("sql", "python", "shell", "json")
 MAX_FILES = 200
 
+_EPISODE, _SERVER = EpisodeSettings(), Resources()
+
+
+def _usually(value: object) -> str:
+    return f"Empty: {value:g}." if isinstance(value, float) else f"Empty: {value}."
+
+
 EPISODE_FIELDS: tuple[Field, ...] = (
     Field("max_steps", "Steps at most", "integer", help="Empty: what the harness says."),
-    Field("step_timeout_s", "Longest step, seconds", "number"),
-    Field("reset_timeout_s", "Longest reset, seconds", "number"),
-    Field("slot_wait_s", "Longest wait for a free place, seconds", "number"),
+    Field(
+        "step_timeout_s",
+        "Longest step, seconds",
+        "number",
+        help=_usually(_EPISODE.step_timeout_s),
+    ),
+    Field(
+        "reset_timeout_s",
+        "Longest reset, seconds",
+        "number",
+        help=_usually(_EPISODE.reset_timeout_s),
+    ),
+    Field(
+        "slot_wait_s",
+        "Longest wait for a place, seconds",
+        "number",
+        help=_usually(_EPISODE.slot_wait_s),
+    ),
     Field(
         "reward_aggregate",
         "Score of an episode",
         "choice",
         choices=(("last", "reward of its last step"), ("sum", "sum of its rewards")),
+        default=_EPISODE.reward_aggregate,
     ),
-    Field("reward_range", "Range of the reward", "json", help="[0, 1]: anything else is no score."),
+    Field("reward_low", "Least reward", "number", help="With the next: all else is no score."),
+    Field("reward_high", "Greatest reward", "number"),
 )
 TASK_LIMIT_FIELDS = EPISODE_FIELDS[:3]
 RESOURCE_FIELDS: tuple[Field, ...] = (
-    Field("slots", "Episodes at a time on a server", "integer", help="Empty: what the kind says."),
-    Field("max_servers", "Servers at most, on a machine", "integer"),
-    Field("memory_mb", "Memory, MiB", "integer"),
-    Field("cpus", "Processor cores", "number"),
-    Field("processes", "Processes at most", "integer"),
-    Field("disk_mb", "Disk, MiB", "integer"),
+    Field("slots", "Episodes at a time", "integer", help="Empty: what its kind allows."),
+    Field("max_servers", "Servers at most", "integer", help=_usually(_SERVER.max_servers)),
+    Field("memory_mb", "Memory, MiB", "integer", help=_usually(_SERVER.memory_mb)),
+    Field("cpus", "Processor cores", "number", help=_usually(_SERVER.cpus)),
+    Field("processes", "Processes at most", "integer", help=_usually(_SERVER.processes)),
+    Field("disk_mb", "Disk, MiB", "integer", help=_usually(_SERVER.disk_mb)),
 )
 NETWORK_FIELDS: tuple[Field, ...] = (
     Field(
@@ -51,6 +77,7 @@ NETWORK_FIELDS: tuple[Field, ...] = (
             ("allow-list", "only the hosts below"),
             ("open", "open (weak isolation)"),
         ),
+        default="none",
     ),
     Field(
         "allowed_hosts",
@@ -104,9 +131,8 @@ class Control:
 
     @property
     def file_rows(self) -> list[tuple[int, str, str]]:
-        """Numbered files and a free row; three of them where none is there yet."""
-        free = [("", "")] * (1 if self.files else 2)
-        return [(n, path, text) for n, (path, text) in enumerate([*self.files, *free])]
+        """Numbered files, and a free row after them."""
+        return [(n, path, text) for n, (path, text) in enumerate([*self.files, ("", "")])]
 
 
 def show(
@@ -196,7 +222,24 @@ def with_errors(controls: Sequence[Control], errors: Mapping[str, str]) -> list[
     ]
 
 
-# --- resources, as they are stored ---------------------------------------------------------------
+# --- limits, as they are stored ------------------------------------------------------------------
+
+
+def shown_episode(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Stored settings as the controls have them."""
+    low, high = settings.get("reward_range") or (None, None)
+    return {**settings, "reward_low": low, "reward_high": high}
+
+
+def episode_of(values_: Mapping[str, Any]) -> dict[str, Any]:
+    """What the controls say, in the shape of `EpisodeSettings`; defaults are left out."""
+    settings = dict(values_)
+    bounds = [settings.pop("reward_low", None), settings.pop("reward_high", None)]
+    if bounds != [None, None]:
+        settings["reward_range"] = bounds
+    if settings.get("reward_aggregate") == _EPISODE.reward_aggregate:
+        del settings["reward_aggregate"]
+    return settings
 
 
 def resources_of(numbers: Mapping[str, Any], network: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 /* A form that somebody writes in: what is not stored yet is not lost by accident, and Tab indents code. */
 
-const HINT = "Tab indents. Press Escape, then Tab, to leave the field.";
+const HINT = "Tab indents; Esc, then Tab leaves";
 
 export function mount(form) {
   guard(form);

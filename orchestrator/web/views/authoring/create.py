@@ -92,12 +92,12 @@ def _choice(value: EnvironmentKind, kind: Kind) -> Choice:
     fields = [*kind.source_fields, *(kind.task_fields if value in AUTHORED else ())]
     needed = [field.label.lower() for field in fields if field.is_required]
     if value in AUTHORED:
-        needed = ["tasks with a prompt", *needed]
+        needed = [" and ".join(["tasks with a prompt", *needed])]
     return Choice(
         value=value.value,
         label=str(value.label),
         summary=kind.summary,
-        needs=", ".join(needed) or "see its fields",
+        needs=", ".join(needed) or "a folder or a package",
         example=EXAMPLES.get(value, ""),
     )
 

@@ -26,10 +26,12 @@ from orchestrator.web.authoring_forms import (
     NETWORK_FIELDS,
     RESOURCE_FIELDS,
     Control,
+    episode_of,
     has_error,
     read,
     resources_of,
     show,
+    shown_episode,
 )
 from orchestrator.web.frame import Crumb
 from orchestrator.web.views.authoring.shell import draft_page
@@ -110,7 +112,7 @@ def _shown(draft: EnvironmentDraft) -> Groups:
     return {
         "about": show(DESCRIPTION_FIELDS, {"description": draft.description}, "d-"),
         "source": show(KINDS[draft.environment.kind].source_fields, draft.source, "s-"),
-        "episode": show(EPISODE_FIELDS, draft.settings, "e-"),
+        "episode": show(EPISODE_FIELDS, shown_episode(draft.settings), "e-"),
         "resources": show(RESOURCE_FIELDS, draft.resources, "r-"),
         "network": show(NETWORK_FIELDS, draft.resources.get("network", {}), "n-"),
     }
@@ -134,7 +136,7 @@ def _save(request: HttpRequest, draft: EnvironmentDraft) -> HttpResponse:
     if has_error(*groups.values()):
         return _settings_page(request, draft, groups, status=422)
     # What a form does not show stays: an import may have set it.
-    names = {f.name for f in (*kind.source_fields, *EPISODE_FIELDS)}
+    names = {f.name for f in (*kind.source_fields, *EPISODE_FIELDS)} | {"reward_range"}
     kept = [{k: v for k, v in d.items() if k not in names} for d in (draft.source, draft.settings)]
     try:
         drafts.save_settings(
@@ -143,7 +145,7 @@ def _save(request: HttpRequest, draft: EnvironmentDraft) -> HttpResponse:
             seen=post.get("seen", ""),
             values={
                 "source": {**kept[0], **source},
-                "settings": {**kept[1], **episode},
+                "settings": {**kept[1], **episode_of(episode)},
                 "resources": resources_of(numbers, network),
                 "description": about.get("description", ""),
             },
