@@ -207,6 +207,7 @@ def test_a_machine_without_docker_says_what_to_do(
         ({}, "image"),
         ({"image": "--privileged"}, "image"),
         ({"image": "a b"}, "image"),
+        ({"image": "a", "pinned": "--privileged"}, "pinned"),
         ({"image": "a", "user": "root"}, "user: root is not given"),
         ({"image": "a", "user": "0:5"}, "user: root is not given"),
         ({"image": "a", "port": 0}, "port"),

@@ -258,6 +258,7 @@ def test_a_folder_above_the_limit_is_told(tmp_path: Path, monkeypatch: pytest.Mo
         ({"path": "/a", "wheels": ["--index-url"]}, "wheels: '--index-url' is not"),
         ({"path": "/a", "env": {"LD PRELOAD": "x"}}, "env: 'LD PRELOAD'"),
         ({"path": "/a", "reset": 3}, "reset"),
+        ({"path": "/a", "installation": "../../x"}, "installation"),
         ({"path": "/a", "volume": "/"}, "volume: unknown"),
     ],
 )

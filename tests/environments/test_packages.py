@@ -201,10 +201,15 @@ def test_an_installation_ends_at_its_deadline(
         install(tmp_path, path=str(scaffold), requirements=["not-to-be-found-anywhere"])
 
 
-def test_an_installation_that_is_missing_says_what_to_do(scaffold: Path, tmp_path: Path) -> None:
-    source = {"path": str(scaffold), "installation": "0" * 24, "apps": []}
-    with pytest.raises(ServerStartError, match="register the source again on this machine"):
-        serve(tmp_path, Prepared(source))
+def test_an_installation_that_is_missing_says_what_to_do(data: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "installed.json").write_text('{"apps": []}')
+    (tmp_path / "data" / "packages").mkdir(parents=True)
+    for name in ("0" * 24, "", "../../outside", str(outside)):
+        source = {"path": "/srv/env", "installation": name}
+        with pytest.raises(ServerStartError, match="register the source on this machine"):
+            serve(tmp_path / "data", Prepared(source))
 
 
 async def test_openenvs_own_client_takes_our_servers(scaffold: Path, data: Path) -> None:

@@ -41,9 +41,10 @@ class DockerKind(ForeignActions):
     def check_source(self, source: Mapping[str, Any]) -> None:
         if unknown := sorted(set(source) - NAMES - FOUND):
             raise SourceError(f"{unknown[0]}: unknown; known are {', '.join(sorted(NAMES))}")
-        image = str(source.get("image") or "")
-        if not REFERENCE.fullmatch(image):
-            raise SourceError(f"image: {image!r:.80} is not the name of an image")
+        for name in ("image", "pinned"):
+            image = str(source.get(name) or "")
+            if not REFERENCE.fullmatch(image) and (image or name == "image"):
+                raise SourceError(f"{name}: {image!r:.80} is not the name of an image")
         command = source.get("command") or []
         if not isinstance(command, list | tuple) or not all(isinstance(c, str) for c in command):
             raise SourceError("command: a list of words was expected")

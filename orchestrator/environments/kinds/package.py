@@ -17,7 +17,11 @@ from orchestrator.environments.kinds.fields import Field
 from orchestrator.environments.kinds.foreign import ForeignActions
 from orchestrator.environments.packages.capacity import capacity_of, check_env, slots_asked
 from orchestrator.environments.packages.install import installed_source
-from orchestrator.environments.packages.installation import interpreter_paths, shared_packages
+from orchestrator.environments.packages.installation import (
+    interpreter_paths,
+    is_installation,
+    shared_packages,
+)
 from orchestrator.environments.packages.manifest import is_app
 from orchestrator.environments.packages.requirements import parse_requirements
 from orchestrator.environments.resources import Resources
@@ -30,7 +34,7 @@ NAMES = frozenset(
      "raise_capacity"}
 )  # fmt: skip
 FOUND = frozenset(
-    {"installation", "apps", "installed", "notes", "declared", "capacity", "seed", "is_random",
+    {"installation", "installed", "notes", "declared", "capacity", "seed", "is_random",
      "reset_ms", "isolation"}
 )  # fmt: skip
 """What registering adds."""
@@ -81,6 +85,8 @@ class PackageKind(ForeignActions):
                 raise SourceError(f"{name}: a list of requirements was expected")
             parse_requirements([str(text) for text in texts], name)
         check_env(source)
+        if (name := str(source.get("installation") or "")) and not is_installation(name):
+            raise SourceError(f"installation: {name!r:.80} is none; registering gives it")
         if not isinstance(source.get("reset") or {}, Mapping):
             raise SourceError("reset: an object of parameters was expected")
 

@@ -18,7 +18,7 @@ import shutil
 import sys
 import threading
 import venv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from orchestrator.environments.errors import SourceError
 from orchestrator.environments.packages.installation import (
     DONE,
     Installation,
+    is_installation,
     packages_root,
     shared_packages,
 )
@@ -78,7 +79,6 @@ def prepare_package(
         source={
             **{k: v for k, v in source.items() if v not in ("", None, [], {})},
             "installation": installed.folder.name,
-            "apps": plan["apps"],
             "installed": installed.facts()["packages"],
             **({"notes": notes} if (notes := _notes(plan)) else {}),
             **({"declared": declared} if manifest and (declared := manifest.declared()) else {}),
@@ -121,7 +121,7 @@ def _plan(
     plan["wheels"] = [str(text) for text in source.get("wheels") or ()]
     parse_requirements(plan["wheels"], "wheels")
     content = {
-        **{k: plan[k] for k in ("copied", "data", "requirements", "wheels")},
+        **{k: plan[k] for k in ("copied", "data", "requirements", "wheels", "apps")},
         "format": FORMAT,
         "python": list(sys.version_info[:2]),
         "openenv": openenv_version(),
@@ -248,17 +248,18 @@ def _sweep(root: Path) -> None:
 
 def installed_source(
     source: Mapping[str, Any], data: Path
-) -> tuple[Installation, Sequence[Mapping[str, str]]]:
+) -> tuple[Installation, list[dict[str, str]]]:
     """The installation that a frozen source names, and the ways to import its app."""
     name = str(source.get("installation") or "")
     installed = Installation(packages_root(data) / name)
-    if not name or not installed.is_complete:
+    # A source may come from whoever writes drafts: its name must not lead elsewhere.
+    if not is_installation(name) or not installed.is_complete:
         raise SourceError(
-            f"the installation {name or '(none)'} is not below {packages_root(data)}: register the "
-            f"source again on this machine, or copy the folder from the one where it was registered"
+            f"the installation {name or '(none)':.80} is not below {packages_root(data)}: register "
+            f"the source on this machine, or copy the folder from the one where it was registered"
         )
     apps = [
         {"app": str(way["app"]), "root": str((installed.source / way["root"]).resolve())}
-        for way in source["apps"]
+        for way in installed.facts()["apps"]
     ]
     return installed, apps

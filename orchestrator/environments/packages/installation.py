@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -56,6 +57,11 @@ class Installation:
         """What was written at the end of the installation."""
         facts: dict[str, Any] = json.loads((self.folder / DONE).read_text(encoding="utf-8"))
         return facts
+
+
+def is_installation(name: str) -> bool:
+    """Whether it is the name of one: a digest, no path."""
+    return re.fullmatch(r"[0-9a-f]{24}", name) is not None
 
 
 def packages_root(data: Path) -> Path:
