@@ -12,7 +12,7 @@ import asyncio
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -43,7 +43,7 @@ class Endpoint:
     base_url: str
     model: str
     adapter_path: str = ""
-    api_key: str = ""
+    api_key: str = field(default="", repr=False)
 
 
 class ModelClient:

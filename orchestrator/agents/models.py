@@ -23,13 +23,22 @@ class ModelEndpoint(models.Model):
     model = models.CharField(max_length=200)
     supports_tools = models.BooleanField(null=True, blank=True)
     """Whether it can be offered functions to call; null: a run finds out and writes it here."""
+    supports_schema = models.BooleanField(null=True, blank=True)
+    """Whether replies can be held to a JSON schema; null: a judge finds out and writes it here."""
+    secret = models.TextField(blank=True)
+    """API key, encrypted: `orchestrator.projects.secrets`."""
+    is_judge = models.BooleanField(default=False)
+    """Asked by criteria that name no model."""
     price_in_usd_per_mtok = models.FloatField(default=0.0)
     price_out_usd_per_mtok = models.FloatField(default=0.0)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["project", "name"], name="endpoint_name_in_project")
+            models.UniqueConstraint(fields=["project", "name"], name="endpoint_name_in_project"),
+            models.UniqueConstraint(
+                fields=["project"], condition=models.Q(is_judge=True), name="one_judge_in_project"
+            ),
         ]
 
     def __str__(self) -> str:

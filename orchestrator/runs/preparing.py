@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.conf import settings
-
 from optimizer.models import HarnessVersion
 from optimizer.store import load_harness
 from orchestrator.agents.client import Endpoint
-from orchestrator.agents.models import EndpointKind, ModelEndpoint
+from orchestrator.agents.endpoints import endpoint_of
+from orchestrator.agents.models import EndpointKind
 from orchestrator.agents.types import Sampling
 from orchestrator.environments.serving import episode_settings, kind_of
 from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout, Run
@@ -70,17 +69,6 @@ def prepare(run: Run) -> Prepared:
         is_token_exact=run.model.kind == EndpointKind.LOCAL,
         plans=plans,
         samplings={pk: _sampling(run, versions[pk], harnesses[pk]) for pk in harnesses},
-    )
-
-
-def endpoint_of(model: ModelEndpoint, adapter_name: str = "", adapter_path: str = "") -> Endpoint:
-    local = f"http://127.0.0.1:{settings.MODEL_PORT}"
-    return Endpoint(
-        base_url=local
-        if model.kind == EndpointKind.LOCAL and not model.base_url
-        else model.base_url,
-        model=adapter_name or model.model,
-        adapter_path=adapter_path,
     )
 
 

@@ -1,0 +1,20 @@
+"""From a stored endpoint to where it answers."""
+
+from __future__ import annotations
+
+from django.conf import settings
+
+from orchestrator.agents.client import Endpoint
+from orchestrator.agents.models import EndpointKind, ModelEndpoint
+from orchestrator.projects.secrets import decrypt
+
+
+def endpoint_of(model: ModelEndpoint, adapter_name: str = "", adapter_path: str = "") -> Endpoint:
+    """Raises SecretUnreadable if its key cannot be decrypted."""
+    is_ours = model.kind == EndpointKind.LOCAL and not model.base_url
+    return Endpoint(
+        base_url=f"http://127.0.0.1:{settings.MODEL_PORT}" if is_ours else model.base_url,
+        model=adapter_name or model.model,
+        adapter_path=adapter_path,
+        api_key=decrypt(model.secret),
+    )
