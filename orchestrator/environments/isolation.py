@@ -24,16 +24,26 @@ _ELSEWHERE = {
         "An Azure Container Apps sandbox; egress denied unless allowed.",
     ),
 }
+_WITHOUT_CODE = {
+    EnvironmentKind.QA: ("answers", "No code of an agent runs: its answers are compared."),
+    EnvironmentKind.SQL: (
+        "statements",
+        "Statements run in a process without rights that opens the episode's database alone.",
+    ),
+}
 _OPEN = "The version asks for an open network: its code can reach what this machine can."
 
 
 def isolation_of(version: EnvironmentVersion) -> dict[str, Any]:
     """`mode`, `is_weak`, `reason` (a sentence for people) and `limits`, ready to be stored.
 
-    `mode`: bubblewrap, docker, aca, remote or unsandboxed. Tries the sandbox once in the life of
-    the process (about 20 ms).
+    `mode`: bubblewrap, docker, aca, remote or unsandboxed; answers or statements where agents run
+    no code. Tries the sandbox once in the life of the process (about 20 ms).
     """
     kind = EnvironmentKind(version.environment.kind)
+    if kind in _WITHOUT_CODE:
+        mode, reason = _WITHOUT_CODE[kind]
+        return {"mode": mode, "is_weak": False, "reason": reason, "limits": {}}
     resources = Resources.from_json(version.resources)
     if kind in _ELSEWHERE:
         mode, reason = _ELSEWHERE[kind]

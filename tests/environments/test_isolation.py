@@ -71,9 +71,11 @@ def test_an_open_network_is_weak_and_a_list_is_not(version: EnvironmentVersion) 
         (EnvironmentKind.URL, "remote"),
         (EnvironmentKind.DOCKER, "docker"),
         (EnvironmentKind.ACA, "aca"),
+        (EnvironmentKind.QA, "answers"),
+        (EnvironmentKind.SQL, "statements"),
     ],
 )
-def test_servers_elsewhere_say_where(
+def test_other_kinds_say_what_keeps_them_apart(
     version: EnvironmentVersion, kind: EnvironmentKind, mode: str
 ) -> None:
     version.environment.kind = kind
