@@ -59,7 +59,10 @@ def functions_of(interface: Interface) -> list[Function]:
 
 
 def text_in(action: Action, name: str) -> str | None:
-    value = action.get(name) if isinstance(action, Mapping) else None
+    """A text of an action. What an agent tells a database is its command."""
+    if not isinstance(action, Mapping):
+        return None
+    value = action.get("sql", action.get(name)) if name == "command" else action.get(name)
     return value if isinstance(value, str) else None
 
 
@@ -86,4 +89,6 @@ def form_of(action: Action) -> str:
     """How pages name an action: command, answer, call of a tool, or text for everything else."""
     if text_in(action, "tool_name") is not None:
         return "call"
+    if text_in(action, "sql") is not None:
+        return "text"
     return next((name for name in ("command", "answer") if text_in(action, name)), "text")

@@ -49,6 +49,8 @@ def test_a_model_that_writes_the_right_sql_solves_every_family(
         replies = [f"SQL: {task.spec['solution']}", "done"]
         if task == tasks[-1]:
             replies.insert(0, "SELECT nowhere FROM people")
+        if task == tasks[0]:
+            replies.insert(0, "CREATE TABLE x (a); DROP TABLE x")
         return replies[len(said)]
 
     run = execute(
@@ -60,7 +62,12 @@ def test_a_model_that_writes_the_right_sql_solves_every_family(
         )
     )
     assert (run.state, run.error) == (RunState.COMPLETED, "")
-    assert [r.score for r in rollouts(run)] == [1.0] * 10
+    assert [r.reward for r in rollouts(run)] == [1.0] * 10
+    vandal = rollouts(run)[0]
+    assert {v.criterion: v.value for v in vandal.verdicts.all()}["no-drop"] == 1.0
+    assert vandal.score is not None
+    assert vandal.score < 1.0
+    assert [r.score for r in rollouts(run)[1:]] == [1.0] * 9
     assert run.isolation["is_weak"] is False
     last = rollouts(run)[-1]
     (row,) = last.token_rows.all()

@@ -69,7 +69,7 @@ def test_a_folder_of_ones_own_goes_into_the_project_that_is_named(
     (tmp_path / "tasks.jsonl").write_text('{"prompt": "?", "answers": ["x"], "split": "test"}\n')
     said = load(str(tmp_path), "--project", str(people.project.pk))
     assert f"/p/{people.project.pk}/environments/mine/" in said
-    with pytest.raises(CommandError, match="needs rubric.json and harness/"):
+    with pytest.raises(CommandError, match=r"needs rubric\.json and harness/"):
         load(str(tmp_path), "--project", str(people.project.pk), "--run", "--model", model(people))
     for arguments, reason in (
         (["nowhere"], "neither an example"),
