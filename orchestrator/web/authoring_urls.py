@@ -1,4 +1,7 @@
-"""Addresses of environments that are written in the browser, below `…/environments/`."""
+"""Addresses of environments that are written in the browser, below `…/environments/`.
+
+What belongs to no environment is below `-/`, which no slug can be.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,11 @@ from django.urls import path
 from orchestrator.web.views.authoring import create, drafts, publishing, tasks, uploads, versions
 
 urlpatterns = [
-    path("new/", create.environment_new, name="environment_new"),
-    path("new/<slug:kind>/", create.environment_create, name="environment_create"),
-    path("registrations/<int:registration_id>/", create.registration_detail, name="registration"),
+    path("-/new/", create.environment_new, name="environment_new"),
+    path("-/new/<slug:kind>/", create.environment_create, name="environment_create"),
+    path("-/registrations/<int:registration_id>/", create.registration_detail, name="registration"),
     path(
-        "registrations/<int:registration_id>/cancel/",
+        "-/registrations/<int:registration_id>/cancel/",
         create.registration_cancel,
         name="registration_cancel",
     ),

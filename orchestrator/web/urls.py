@@ -24,7 +24,6 @@ urlpatterns = [
     path("p/<int:project_id>/", overview.overview, name="overview"),
     path("p/<int:project_id>/status/", overview.status, name="status"),
     path("p/<int:project_id>/environments/", environments.environment_list, name="environments"),
-    # Before the next: it has a `new/` where the next has a slug.
     path("p/<int:project_id>/environments/", include("orchestrator.web.authoring_urls")),
     path(
         "p/<int:project_id>/environments/<slug:slug>/",

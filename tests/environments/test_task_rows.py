@@ -17,6 +17,7 @@ from orchestrator.environments.authoring.rows import ReadResult, RowError, read_
 from orchestrator.environments.kinds import KINDS, Kind
 from orchestrator.environments.kinds.fields import Field
 from orchestrator.environments.kinds.terminal import TerminalKind
+from tests.docs.pages import ROOT
 
 
 class Quiz(TerminalKind):
@@ -206,6 +207,27 @@ def test_lines_of_json_are_read_and_bad_ones_named() -> None:
     assert result.unused == ("note",)
 
 
+def test_a_json_list_is_read_and_each_item_has_its_line() -> None:
+    good = {"id": "a", "question": "p", "answer": "x"}
+    items = [good, 4, {**good, "id": "b", "split": "exam"}, {**good, "id": "c"}]
+    result = read_rows(QUIZ, "jsonl", json.dumps(items, indent=1))
+    assert [item.task.key for item in result.tasks] == ["a", "c"]
+    assert [item.line for item in result.tasks] == [2, 14]
+    assert [(error.line, error.field) for error in result.errors] == [(7, "row"), (8, "split")]
+    cut = json.dumps(items, indent=1)[:-40]
+    broken = read_rows(QUIZ, "jsonl", cut)
+    assert [item.task.key for item in broken.tasks] == ["a"]
+    assert "cannot be read" in broken.errors[-1].reason
+
+
+def test_the_table_in_the_guide_is_read() -> None:
+    guide = (ROOT / "docs/how-to/write-an-environment.md").read_text(encoding="utf-8")
+    table = guide.split("```csv\n")[1].split("```")[0]
+    result = read_rows(KINDS["qa"], "csv", table)
+    assert not result.errors
+    assert [item.task.split for item in result.tasks] == ["train", "test"]
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -277,7 +299,12 @@ def test_good_rows_survive_whatever_stands_between_them(
 @given(st.binary(max_size=300), st.sampled_from(["csv", "jsonl"]), st.sampled_from(sorted(KINDS)))
 @settings(max_examples=150, deadline=None)
 def test_no_bytes_make_it_fail(content: bytes, format: Any, kind: str) -> None:
-    for text in (content, b"key,prompt,answer,files\n" + content, b'{"prompt": ' + content):
+    for text in (
+        content,
+        b"key,prompt,answer,files\n" + content,
+        b'{"prompt": ' + content,
+        b"[" + content,
+    ):
         result = read_rows(KINDS[kind], format, text)
         assert result.tasks or result.errors
         json.dumps([vars(error) for error in result.errors], ensure_ascii=False).encode()

@@ -75,10 +75,10 @@ class Desk:
         here = f"environments/{self.environment.slug}"
         return [
             "environments/",
-            "environments/new/",
-            "environments/new/qa/",
-            "environments/new/package/",
-            f"environments/registrations/{self.registration.pk}/",
+            "environments/-/new/",
+            "environments/-/new/qa/",
+            "environments/-/new/package/",
+            f"environments/-/registrations/{self.registration.pk}/",
             f"{here}/",
             f"{here}/compare/",
             f"{here}/draft/",
@@ -267,7 +267,7 @@ def test_a_table_is_looked_at_and_taken_in(desk: Desk) -> None:
 
 def test_a_registration_is_followed_live(desk: Desk) -> None:
     page, stream = desk.page, desk.registration.stream_id
-    desk.open(f"environments/registrations/{desk.registration.pk}/")
+    desk.open(f"environments/-/registrations/{desk.registration.pk}/")
     expect(page.locator("[data-live]")).to_have_attribute("data-state", "live")
     append(stream_id=stream, items=[NewEvent("registration.step", {"text": "installing"})])
     expect(page.get_by_text("installing")).to_be_visible()

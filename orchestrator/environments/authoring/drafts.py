@@ -28,8 +28,6 @@ from orchestrator.environments.resources import Resources
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Project, Role, User
 
-RESERVED_SLUGS = ("new", "registrations")
-"""Words that addresses of pages use where an environment's slug stands."""
 FIELDS = ("source", "settings", "resources", "description")
 
 
@@ -44,8 +42,6 @@ def create_environment(
     if kind not in KINDS:
         raise FieldsRefusedError({"kind": f"is one of {', '.join(sorted(KINDS))}"})
     slug = slugify(name)[:60] or "environment"
-    if slug in RESERVED_SLUGS:
-        slug = f"{slug}-environment"
     source = {
         field.name: field.default
         for field in KINDS[kind].source_fields

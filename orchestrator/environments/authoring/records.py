@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -133,18 +134,50 @@ def _cells(n: int) -> str:
     return "1 cell" if n == 1 else f"{n} cells"
 
 
-def jsonl_records(text: str) -> Iterator[Record]:
-    """One JSON object a line; blank lines are left out."""
+def json_records(text: str) -> Iterator[Record]:
+    """One JSON object a line, blank lines left out; or one JSON list of objects."""
+    is_list = text.lstrip().startswith("[")
+    return _list_records(text) if is_list else _line_records(text)
+
+
+_BETWEEN = re.compile(r"[\s,]*")
+
+
+def _list_records(text: str) -> Iterator[Record]:
+    """Items with the line that each begins on. After a fault no further item can be found."""
+    decoder = json.JSONDecoder()
+    at = text.index("[") + 1
+    line = 1 + text.count("\n", 0, at)
+    while True:
+        found = _BETWEEN.match(text, at)
+        start = found.end() if found else at
+        line += text.count("\n", at, start)
+        if start >= len(text) or text[start] == "]":
+            return
+        try:
+            _, at = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            raw = text[start : start + 400].split("\n", 1)[0]
+            reason = "is not JSON from here on; what follows in the list cannot be read"
+            yield Record(line, raw, problem=reason)
+            return
+        yield _record(line, text[start:at])
+        line += text.count("\n", start, at)
+
+
+def _line_records(text: str) -> Iterator[Record]:
     for number, raw in enumerate(text.split("\n"), start=1):
         line = raw.removesuffix("\r")
         if not line.strip():
             continue
-        try:
-            value = parse_json(line)
-        except ValueError as exc:
-            yield Record(number, line, problem=str(exc))
-            continue
-        if isinstance(value, dict):
-            yield Record(number, line, value)
-        else:
-            yield Record(number, line, problem="must be a JSON object, {…}, on one line")
+        yield _record(number, line)
+
+
+def _record(line: int, raw: str) -> Record:
+    try:
+        value = parse_json(raw)
+    except ValueError as exc:
+        return Record(line, raw, problem=str(exc))
+    if isinstance(value, dict):
+        return Record(line, raw, value)
+    return Record(line, raw, problem="must be a JSON object: {…}")

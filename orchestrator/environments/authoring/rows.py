@@ -24,7 +24,7 @@ from orchestrator.environments.authoring.records import (
     csv_records,
     decoded,
     delimiter_of,
-    jsonl_records,
+    json_records,
 )
 from orchestrator.environments.kinds import Kind
 from orchestrator.environments.kinds.fields import Field
@@ -119,7 +119,7 @@ def read_rows(
         unused.update(dict.fromkeys(unknown))
         given = _from_cells(records, columns, found)
     else:
-        given = _from_objects(jsonl_records(content), names, found, unused)
+        given = _from_objects(json_records(content), names, found, unused)
     tasks: list[ReadTask] = []
     keys: dict[str, int] = {}
     for n_rows, (record, common, own) in enumerate(given, start=1):

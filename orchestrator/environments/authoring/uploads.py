@@ -46,8 +46,8 @@ def format_of(filename: str, content: bytes | str) -> Format:
         return "jsonl"
     if filename.lower().endswith((".csv", ".tsv", ".txt")):
         return "csv"
-    brace = "{" if isinstance(content, str) else b"{"
-    return "jsonl" if content.lstrip().startswith(brace) else "csv"  # type: ignore[arg-type] # same type
+    first = content.lstrip()[:1]
+    return "jsonl" if first in ("{", "[", b"{", b"[") else "csv"
 
 
 def preview_upload(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -19,6 +21,7 @@ from orchestrator.environments.authoring.undo import undo_last
 from orchestrator.environments.kinds import KINDS
 from orchestrator.environments.kinds.fields import Field
 from orchestrator.environments.models import EnvironmentDraft
+from orchestrator.environments.packages.services import KINDS_BY_REGISTRATION
 from orchestrator.projects.models import User
 from orchestrator.web import authoring_access as access
 from orchestrator.web.authoring_forms import (
@@ -108,10 +111,16 @@ def draft_settings(request: HttpRequest, project_id: int, slug: str) -> HttpResp
 Groups = dict[str, list[Control]]
 
 
+def _source_fields(draft: EnvironmentDraft) -> Sequence[Field]:
+    """None of a source that had to be prepared: another one is registered anew."""
+    kind = draft.environment.kind
+    return () if kind in KINDS_BY_REGISTRATION else KINDS[kind].source_fields
+
+
 def _shown(draft: EnvironmentDraft) -> Groups:
     return {
         "about": show(DESCRIPTION_FIELDS, {"description": draft.description}, "d-"),
-        "source": show(KINDS[draft.environment.kind].source_fields, draft.source, "s-"),
+        "source": show(_source_fields(draft), draft.source, "s-"),
         "episode": show(EPISODE_FIELDS, shown_episode(draft.settings), "e-"),
         "resources": show(RESOURCE_FIELDS, draft.resources, "r-"),
         "network": show(NETWORK_FIELDS, draft.resources.get("network", {}), "n-"),
@@ -119,10 +128,10 @@ def _shown(draft: EnvironmentDraft) -> Groups:
 
 
 def _save(request: HttpRequest, draft: EnvironmentDraft) -> HttpResponse:
-    post, kind = request.POST, KINDS[draft.environment.kind]
+    post, source_fields = request.POST, _source_fields(draft)
     address = (draft.environment.project_id, draft.environment.slug)
     about, about_controls = read(DESCRIPTION_FIELDS, post, "d-")
-    source, source_controls = read(kind.source_fields, post, "s-", is_complete=False)
+    source, source_controls = read(source_fields, post, "s-", is_complete=False)
     episode, episode_controls = read(EPISODE_FIELDS, post, "e-")
     numbers, number_controls = read(RESOURCE_FIELDS, post, "r-")
     network, network_controls = read(NETWORK_FIELDS, post, "n-")
@@ -136,7 +145,7 @@ def _save(request: HttpRequest, draft: EnvironmentDraft) -> HttpResponse:
     if has_error(*groups.values()):
         return _settings_page(request, draft, groups, status=422)
     # What a form does not show stays: an import may have set it.
-    names = {f.name for f in (*kind.source_fields, *EPISODE_FIELDS)} | {"reward_range"}
+    names = {f.name for f in (*source_fields, *EPISODE_FIELDS)} | {"reward_range"}
     kept = [{k: v for k, v in d.items() if k not in names} for d in (draft.source, draft.settings)]
     try:
         drafts.save_settings(
@@ -177,6 +186,7 @@ def _settings_page(
         status=status,
         groups=groups,
         refusal=refusal or {},
+        fixed_source=draft.source if draft.environment.kind in KINDS_BY_REGISTRATION else None,
         seen=drafts.settings_digest(draft),
         differences=differences(theirs, groups) if theirs else [],
         is_conflict=theirs is not None,

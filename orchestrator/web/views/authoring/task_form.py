@@ -34,9 +34,11 @@ COMMON: tuple[Field, ...] = (
 PROMPT = (
     Field("prompt", "Prompt", "long_text", is_required=True, help="What the agent is asked."),
 )
+RESET = (
+    Field("reset", "Parameters of the reset", "json", help="A JSON object; what chooses the task."),
+)
 MORE: tuple[Field, ...] = (
     Field("seeds", "Seeds of the reset", help="For the first, second, … rollout: 7, 8, 9."),
-    Field("reset", "Parameters of the reset", "json", help="A JSON object."),
     Field(
         "reference",
         "Reference transcript",
@@ -112,9 +114,9 @@ def task_form(draft: EnvironmentDraft, row: DraftTask | None, post: QueryDict | 
     return _shown(kind, row) if post is None else _read(kind, row, post)
 
 
-def _more_fields(kind: Kind) -> Sequence[Field]:
-    """A kind that finds its tasks by key needs no further parameters."""
-    return [f for f in MORE if f.name != "reset" or not kind.resets_by_key]
+def _asked(kind: Kind) -> Sequence[Field]:
+    """A kind that finds its tasks by key needs no parameters."""
+    return PROMPT if kind.resets_by_key else (*PROMPT, *RESET)
 
 
 def _shown(kind: Kind, row: DraftTask | None) -> TaskForm:
@@ -133,17 +135,17 @@ def _shown(kind: Kind, row: DraftTask | None) -> TaskForm:
         }
     return TaskForm(
         common=show(COMMON, stored, "c-", is_new=is_new),
-        prompt=show(PROMPT, stored, "c-"),
+        prompt=show(_asked(kind), stored, "c-"),
         own=show(kind.task_fields, row.spec if row else {}, "f-", is_new=is_new),
         limits=show(TASK_LIMIT_FIELDS, row.limits if row else {}, "l-"),
-        more=show(_more_fields(kind), stored, "c-"),
+        more=show(MORE, stored, "c-"),
         seen=digest_of(content_of(row)) if row else "",
     )
 
 
 def _read(kind: Kind, row: DraftTask | None, post: QueryDict) -> TaskForm:
     common, common_controls = read(COMMON, post, "c-")
-    prompt, prompt_controls = read(PROMPT, post, "c-")
+    prompt, prompt_controls = read(_asked(kind), post, "c-")
     is_closed = row is not None and post.get("closed") == "on"
     if is_closed and row is not None:
         names = {field.name for field in kind.task_fields}
@@ -152,7 +154,7 @@ def _read(kind: Kind, row: DraftTask | None, post: QueryDict) -> TaskForm:
     else:
         own, own_controls = read(kind.task_fields, post, "f-")
     limits, limit_controls = read(TASK_LIMIT_FIELDS, post, "l-")
-    more, more_controls = read(_more_fields(kind), post, "c-")
+    more, more_controls = read(MORE, post, "c-")
     form = TaskForm(
         common=common_controls,
         prompt=prompt_controls,
