@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.exceptions import PermissionDenied
 
+from orchestrator.environments import folders
 from orchestrator.environments.conformance.catalogue import CATALOGUE
 from orchestrator.environments.conformance.finding import Finding, Status, passed
 from orchestrator.environments.conformance.graders import GRADERS
@@ -229,6 +232,17 @@ def test_a_transcript_of_function_calls_is_read_as_replies() -> None:
         {"role": "assistant", "content": "answer: 4"},
     ]
     assert list(replies_of(messages)) == ['look {"at": "x"}', "answer: 4"]
+
+
+@needs_bubblewrap
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["database-mutations", "invoices", "questions", "terminal-files"])
+def test_the_examples_come_out_clean(people: People, name: str) -> None:
+    folder = folders.read_folder(Path(settings.BASE_DIR, "examples", name))
+    stored = folders.store(actor=people.editor, project=people.project, environment=folder)
+    check = run_check(people, stored.version)
+    bad = {r.check_id: r.evidence for r in check.results.exclude(status__in=["pass", "skip"])}
+    assert bad == {}
 
 
 @needs_bubblewrap

@@ -21,7 +21,7 @@ from orchestrator.environments.kinds import KINDS
 from orchestrator.environments.models import CheckStatus
 from orchestrator.environments.session import EpisodeSettings
 from tests.doubles.openenv_servers import FaultServer, raw_server
-from tests.environments.conftest import ServerFactory
+from tests.environments.conftest import ServerFactory, needs_bubblewrap
 
 SETTINGS = EpisodeSettings(
     connect_timeout_s=20, reset_timeout_s=20, step_timeout_s=20, slot_wait_s=2, reward_range=(0, 1)
@@ -195,6 +195,24 @@ async def test_a_file_that_decides_the_reward_is_found(
     finding = (await grade(GRADERS["oracle_containment"], subject)).finding
     assert finding.status == "fail", finding
     assert "a wrong answer earned 1" in finding.evidence
+
+
+@needs_bubblewrap
+async def test_a_shell_beside_the_verifier_is_found(
+    own_server: ServerFactory, tmp_path: Path
+) -> None:
+    """All episodes share the folder that holds the verifier."""
+    server = own_server("shell_env", {"SHELL_WORKDIR": str(tmp_path)})
+    await server.ready()
+    subject = Subject(
+        server.base_url, KINDS["url"], (Exercise("default", "Act.", settings=SETTINGS),), capacity=8
+    )
+    forged = (await grade(GRADERS["oracle_containment"], subject)).finding
+    assert forged.status == "fail", forged
+    shared = (await grade(GRADERS["episode_isolation"], subject)).finding
+    assert shared.status == "fail", shared
+    assert "seen by its neighbour in output" in shared.evidence
+    assert not list(tmp_path.glob("note-*")), "the marker is removed"
 
 
 async def test_slots_that_do_not_come_back_are_found(

@@ -32,6 +32,8 @@ from orchestrator.environments.errors import ActionRejectedError, Cause, Episode
 from orchestrator.environments.session import EpisodeSession
 
 _CLOCK = re.compile(r"time|_at$|elapsed|created|started|clock", re.IGNORECASE)
+_PLACES = (".", "..", "/tmp", "/var/tmp", "/dev/shm", "$HOME")
+"""Where an agent's commands may leave something for a neighbour's."""
 SHELL_FIELDS = ("command", "cmd", "bash", "shell")
 
 
@@ -158,7 +160,7 @@ async def _marker_seen(
         subject.episode(left) as (one, _),
         subject.episode(right, OTHER_SEEDS[0]) as (other, _),
     ):
-        leaving, looking = marker_actions(maker, marker)
+        leaving, looking, tidying = marker_actions(maker, marker)
         for action in leaving:
             if not one.is_over:
                 await _tried(one, action)
@@ -167,6 +169,9 @@ async def _marker_seen(
             if not other.is_over:
                 shown.append(await _tried(other, action))
         shown.append(await other.state())
+        for action in tidying:
+            if not one.is_over:
+                await _tried(one, action)
     for value in shown:
         for path, leaf in leaves(value):
             if isinstance(leaf, str) and marker in leaf:
@@ -174,21 +179,22 @@ async def _marker_seen(
     return ""
 
 
-def marker_actions(maker: ActionMaker, marker: str) -> tuple[list[Action], list[Action]]:
-    """Actions that leave a marker, and actions that would show one left by a neighbour."""
+def marker_actions(
+    maker: ActionMaker, marker: str
+) -> tuple[list[Action], list[Action], list[Action]]:
+    """Actions that leave a marker, that would show one left by a neighbour, and that remove it."""
     shell = next((name for name in maker.text_fields() if name in SHELL_FIELDS), None)
     if shell is not None:
-        places = ". .. /tmp /var/tmp /dev/shm $HOME"
-        write = f"for d in {places}; do echo {marker} > $d/note-{marker[-6:]}.txt; done"
-        read = f"cat {' '.join(f'{p}/note-*.txt' for p in places.split())} 2>/dev/null; true"
-        return (
-            [a for a in [maker.filled(**{shell: write})] if a],
-            [a for a in [maker.filled(**{shell: read})] if a],
+        notes = [f"{d}/note-{marker[-12:]}.txt" for d in _PLACES]
+        write = f"for f in {' '.join(notes)}; do echo {marker} > $f; done 2>/dev/null; true"
+        commands = (write, f"cat {' '.join(notes)} 2>/dev/null; true", f"rm -f {' '.join(notes)}")
+        return tuple(  # type: ignore[return-value] # three of them
+            [a for a in [maker.filled(**{shell: command})] if a] for command in commands
         )
     # What says nothing of the marker itself: an environment may well echo.
     leaving: list[Action] = []
     leaving.extend(maker.with_text(marker))
-    return leaving[:3], [a for a in [maker.minimal()] if a is not None]
+    return leaving[:3], [a for a in [maker.minimal()] if a is not None], []
 
 
 async def _interleaved(
