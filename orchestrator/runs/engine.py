@@ -33,6 +33,7 @@ from orchestrator.jobs.registry import JobContext
 from orchestrator.runs import queries
 from orchestrator.runs.conditions import keep_decisions, note_conditions
 from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout, RolloutState, Run
+from orchestrator.runs.payloads import capacity_payload
 from orchestrator.runs.preparing import Prepared, prepare
 from orchestrator.runs.record import Announce
 from orchestrator.runs.recorder import Recorder, Write
@@ -130,7 +131,7 @@ async def _watch(run: Run, gate: Gate, recorder: Recorder, ctx: JobContext) -> N
         usage = gate.usage()
         if usage != told and loop.time() >= tell_at:
             told, tell_at = usage, loop.time() + TELL_CAPACITY_S
-            await recorder.append(run.stream_id, [NewEvent("capacity", asdict(usage))])
+            await recorder.append(run.stream_id, [NewEvent("capacity", capacity_payload(usage))])
 
 
 def conversation_for(
@@ -147,7 +148,7 @@ async def _attempt(
 ) -> None:
     """The boundary around one rollout: whatever it does, its neighbours go on."""
 
-    async def fail(cause: str, message: str) -> None:
+    async def record_failure(cause: str, message: str) -> None:
         await _record_failure(plan.rollout, recorder, announce, cause, message)
 
     try:
@@ -155,21 +156,21 @@ async def _attempt(
     except (LeaseLost, Cancelled, Stopped):
         raise
     except SlotRetractedError:
-        await fail(
+        await record_failure(
             Cause.NO_CAPACITY,
             f"The environment server took the slot back {MAX_ADMISSIONS} times. No score.",
         )
     except ServerStartError as exc:
-        await fail(Cause.ENV_UNREACHABLE, f"{exc} No score.")
+        await record_failure(Cause.ENV_UNREACHABLE, f"{exc} No score.")
     except TimeoutError:
         limit = f"{plan.settings.episode_timeout_s:g} s"
-        await fail(
+        await record_failure(
             "rollout_timeout",
             f"The rollout did not end within {limit} (episode_timeout_s). No score.",
         )
     except Exception as exc:  # boundary: recorded on the rollout
         log.exception("rollout failed", rollout_id=plan.rollout.pk)
-        await fail("internal", f"{type(exc).__name__}: {exc}")
+        await record_failure("internal", f"{type(exc).__name__}: {exc}")
 
 
 async def _admit(rollout: AgentRollout, plan: RolloutPlan, gate: Gate, announce: Announce) -> None:

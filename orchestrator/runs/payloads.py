@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.agents.types import Segment
+from orchestrator.environments.admission import Usage
 from orchestrator.runs.acting import Said, answer_in, form_of, text_in
 
 KEPT_CHARS = 8_000
@@ -33,21 +34,19 @@ def observation_payload(
     step: Mapping[str, Any], segments: Sequence[Segment], latency_s: float
 ) -> dict[str, Any]:
     """`step`: the payload of an episode's `step` event."""
-    observation = step["observation"]
-    payload = {
+    observation, is_cut = step["observation"], step["is_shortened"]
+    return {
         "step": step["step"],
         "segments": [{"kind": s.kind, "text": kept(s.text)} for s in segments],
         "exit_status": whole_number(observation.get("exit_status")),
-        "truncated": bool(observation.get("truncated")) or step["is_shortened"],
+        "truncated": bool(observation.get("truncated")) or is_cut,
         "reward": step["reward"],
         "done": step["done"],
         "latency_s": round(latency_s, 3),
+        "tool_error": step["tool_error"],
+        "size_bytes": step["size_bytes"] if is_cut else None,
+        "sha256": step["sha256"] if is_cut else "",
     }
-    if step["is_shortened"]:
-        payload["size_bytes"], payload["sha256"] = step["size_bytes"], step["sha256"]
-    if step["tool_error"]:
-        payload["tool_error"] = step["tool_error"]
-    return payload
 
 
 def refused_payload(rejected: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,6 +57,19 @@ def refused_payload(rejected: Mapping[str, Any]) -> dict[str, Any]:
         "refused": True,
         "reward": None,
         "done": False,
+    }
+
+
+def capacity_payload(usage: Usage) -> dict[str, Any]:
+    """How full a run's servers are; `text` says it in words."""
+    return {
+        "in_use": usage.in_use,
+        "slots": usage.slots,
+        "waiting": usage.waiting,
+        "servers": usage.servers,
+        "max_servers": usage.max_servers,
+        "is_starting": usage.is_starting,
+        "text": usage.text,
     }
 
 

@@ -6,7 +6,7 @@ A mean never travels without its counts: `Tally` is the one object that carries 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,6 +121,15 @@ def list_runs(
     return [RunRow(run=run, tally=counted.get(run.pk, EMPTY_TALLY)) for run in runs]
 
 
+def capacity_text(run: Run) -> str:
+    """How full the run's servers were when it last told; empty for a run that has ended."""
+    if run.has_ended:
+        return ""
+    told = Event.objects.filter(stream_id=run.stream_id, kind="capacity").order_by("-seq")
+    payload = told.values_list("payload", flat=True).first()
+    return str(payload["text"]) if payload else ""
+
+
 def rollouts_of(run_id: int) -> QuerySet[Rollout]:
     return Rollout.objects.filter(run_id=run_id).select_related("task", "harness").order_by("id")
 
@@ -143,6 +152,7 @@ def rollout_detail(rollout_id: int) -> RolloutDetail:
         "task",
         "harness",
         "stream",
+        "retry",
     ).get(pk=rollout_id)
     counts: dict[str, int] = {}
     for kinds in rollout.token_rows.values_list("kinds", flat=True):
@@ -183,6 +193,24 @@ def rollout_row(rollout: Rollout) -> dict[str, Any]:
         "cause": rollout.cause,
         "message": rollout.message,
         "is_replaced": rollout.is_replaced,
+    }
+
+
+def started_payload(
+    rollout: Rollout, attempt: int, messages: Sequence[Mapping[str, str]]
+) -> dict[str, Any]:
+    """What the first event of a rollout carries."""
+    run = rollout.run
+    return {
+        "attempt": attempt,
+        "task": rollout.task.key,
+        "family": rollout.task.family,
+        "prompt": rollout.task.prompt,
+        "harness": rollout.harness.short,
+        "model": run.model.name,
+        "weight_version": run.adapter_name or run.model.model,
+        "seed": rollout.seed,
+        "messages": list(messages),
     }
 
 

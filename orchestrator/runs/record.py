@@ -14,12 +14,12 @@ from typing import Any, Protocol
 
 from django.utils import timezone
 
-from orchestrator.agents.types import TokenTrack
+from orchestrator.agents.types import Message, TokenTrack
 from orchestrator.events.services import NewEvent
 from orchestrator.runs.grading import Graded
 from orchestrator.runs.models import Rollout, RolloutState, TokenRow, VerdictRecord
 from orchestrator.runs.payloads import run_lengths
-from orchestrator.runs.queries import ended_payload
+from orchestrator.runs.queries import ended_payload, started_payload
 from orchestrator.runs.recorder import Posted, Recorder, Write
 from rubrics.types import RubricSpec
 
@@ -65,8 +65,11 @@ class RolloutRecord:
         self._posted: list[Posted] = []
         self._has_begun = False
 
-    async def begin(self, started: Mapping[str, Any]) -> None:
-        """The start, once; after a wait that came later, the end of the wait."""
+    async def begin(self, messages: Sequence[Message] = ()) -> None:
+        """The start, once; after a wait that came later, the end of the wait.
+
+        `messages`: what the harness says before the task.
+        """
         rollout = self.rollout
         events: list[NewEvent] = []
         if not self._has_begun:
@@ -79,7 +82,7 @@ class RolloutRecord:
                         {"attempt": attempt, "reason": before.message, "rollout": before.pk},
                     )
                 )
-            events.append(NewEvent("rollout.started", {"attempt": attempt, **started}))
+            events.append(NewEvent("rollout.started", started_payload(rollout, attempt, messages)))
             rollout.attempt, rollout.started_at = attempt, timezone.now()
             self._has_begun = True
         rollout.state = RolloutState.RUNNING
@@ -94,14 +97,14 @@ class RolloutRecord:
         else:
             await self._recorder.append(self.rollout.stream_id, events)
 
-    async def append(self, kind: str, payload: Mapping[str, Any]) -> None:
+    async def append(self, event: NewEvent) -> None:
         """Commits an event, and with it everything that was handed over before."""
-        await self._recorder.append(self.rollout.stream_id, [NewEvent(kind, dict(payload))])
+        await self._recorder.append(self.rollout.stream_id, [event])
         await self.flush()
 
-    def post(self, kind: str, payload: Mapping[str, Any]) -> Posted:
+    def post(self, event: NewEvent) -> Posted:
         """Hands an event over; it is committed before anything that is recorded later."""
-        posted = self._recorder.post(self.rollout.stream_id, [NewEvent(kind, dict(payload))])
+        posted = self._recorder.post(self.rollout.stream_id, [event])
         self._posted.append(posted)
         return posted
 

@@ -7,6 +7,7 @@ the queue.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -29,7 +30,9 @@ from orchestrator.environments.errors import Cause
 from orchestrator.environments.kinds import Kind
 from orchestrator.environments.kinds.acting import Interface, interface_of
 from orchestrator.environments.limits import EpisodeSettings
+from orchestrator.environments.servers.spec import SaysWhyItEnded
 from orchestrator.environments.serving import reset_params
+from orchestrator.events.services import NewEvent
 from orchestrator.runs.acting import (
     Said,
     answer_in,
@@ -40,7 +43,12 @@ from orchestrator.runs.acting import (
 )
 from orchestrator.runs.grading import grade_rollout
 from orchestrator.runs.models import Rollout, RolloutState
-from orchestrator.runs.payloads import action_payload, observation_payload, refused_payload
+from orchestrator.runs.payloads import (
+    action_payload,
+    observation_payload,
+    refused_payload,
+    whole_number,
+)
 from orchestrator.runs.record import Announce, Ending, RolloutRecord
 from orchestrator.runs.recorder import Posted, Recorder
 from orchestrator.runs.seeds import derive_seed
@@ -129,7 +137,8 @@ class AgentRollout:
         interrupts the task; any other failure is recorded.
         """
         self._lease = lease
-        await self._record.begin(self._beginning())
+        prompt = self._rollout.task.prompt
+        await self._record.begin(self._plan.harness.messages(prompt)[:-1])
         try:
             self._progress.is_in_flight = True
             result = await run_episode(
@@ -162,8 +171,7 @@ class AgentRollout:
             await self._end_errored(cause, result.message, announce, result=result)
 
     async def _with_last_words(self, lease: Lease, result: EpisodeResult) -> EpisodeResult:
-        """A server that ended may have met a limit of its sandbox: the reason is part of the fact.
-        """
+        """A server that ended may have met a limit of its sandbox: that is part of the fact."""
         server = lease.place.server
         if not isinstance(server, SaysWhyItEnded):
             return result
@@ -180,19 +188,6 @@ class AgentRollout:
             # Nothing was sent yet.
             self._reconnects += 1
             raise SlotRetractedError(lease.number)
-
-    def _beginning(self) -> dict[str, Any]:
-        rollout, run = self._rollout, self._rollout.run
-        return {
-            "task": rollout.task.key,
-            "family": rollout.task.family,
-            "prompt": rollout.task.prompt,
-            "harness": rollout.harness.short,
-            "model": run.model.name,
-            "weight_version": run.adapter_name or run.model.model,
-            "seed": rollout.seed,
-            "messages": self._plan.harness.messages(rollout.task.prompt)[:-1],
-        }
 
     # --- the agent ------------------------------------------------------------------------------
 
@@ -227,8 +222,9 @@ class AgentRollout:
             functions = functions_of(interface)
         text = "" if functions else interface.instructions
         if functions or text:
-            told = {"functions": [f.as_json() for f in functions], "text": text}
-            self._record.post("told", told)
+            self._record.post(
+                NewEvent("told", {"functions": [f.as_json() for f in functions], "text": text})
+            )
         messages = harness.messages(self._prompt(view.observation), actions=text)
         await self._conversation.start(messages, functions)
         return interface
@@ -257,7 +253,7 @@ class AgentRollout:
         if event.kind == "action":
             said = progress.to_send.pop(0)
             progress.action, progress.text = said.action, said.text
-            await self._record.append("action", action_payload(payload["step"], said))
+            await self._record.append(NewEvent("action", action_payload(payload["step"], said)))
             progress.sent_at = time.monotonic()
             progress.is_in_flight = True
         elif event.kind == "step":
@@ -266,9 +262,9 @@ class AgentRollout:
         elif event.kind == "rejected":
             progress.is_in_flight = False
             progress.answers.append([Segment("warning", f"({payload['reason']})")])
-            self._record.post("observation", refused_payload(payload))
+            self._record.post(NewEvent("observation", refused_payload(payload)))
         elif event.kind == "not_sent":
-            self._record.post("not_sent", payload)
+            self._record.post(NewEvent("not_sent", {"actions": payload["actions"]}))
         elif event.kind == "reset":
             await self._hear_reset()
         elif event.kind == "waiting" and self._lease is not None:
@@ -280,14 +276,16 @@ class AgentRollout:
         if self._lease is not None:
             self._lease.started()
         if self._rollout.state == RolloutState.PENDING:
-            await self._record.begin({})
+            await self._record.begin()
 
     def _hear_step(self, payload: Mapping[str, Any]) -> None:
         progress = self._progress
         segments = self._segments(payload["observation"])
         progress.answers.append(segments)
         took_s = time.monotonic() - progress.sent_at
-        told = observation_payload(payload, segments, took_s)
+        posted = self._record.post(
+            NewEvent("observation", observation_payload(payload, segments, took_s))
+        )
         step = Step(
             index=payload["step"],
             seq=0,
@@ -295,11 +293,11 @@ class AgentRollout:
             command=text_in(progress.action, "command"),
             answer=answer_in(progress.action),
             output="".join(s.text for s in segments if s.kind == "env_output"),
-            exit_status=told["exit_status"],
+            exit_status=whole_number(payload["observation"].get("exit_status")),
             reward=payload["reward"],
             done=payload["done"],
         )
-        progress.steps.append((self._record.post("observation", told), step))
+        progress.steps.append((posted, step))
 
     async def _end_errored(
         self, cause: str, message: str, announce: Announce, result: EpisodeResult | None = None

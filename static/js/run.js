@@ -9,6 +9,7 @@ export function mount(element) {
     for (const event of events) {
       if (event.kind === "rollout") table.put(event.payload);
       else if (event.kind === "tally") table.tally(event.payload);
+      else if (event.kind === "capacity") table.capacity(event.payload);
       else refreshSoon();
       if (event.kind === "run.ended") feed.end();
     }
@@ -94,6 +95,7 @@ class Table {
   /* One rollout as the run's event carries it. */
   put(rollout) {
     const id = String(rollout.id);
+    if (rollout.is_replaced) return this.drop(id);
     let row = this.rows.get(id);
     if (!row) {
       row = this.template.content.firstElementChild.cloneNode(true);
@@ -130,6 +132,19 @@ class Table {
     const key = this.sort.replace(/^-/, "");
     if (!before || (key && before[key] !== rollout[key])) this.isUnsorted = true;
     this.known.set(id, { values: rollout, text: null });
+  }
+
+  /* How full the environment's servers are, in the server's words. */
+  capacity({ text }) {
+    const slot = this.element.querySelector('[data-slot="capacity"]');
+    if (slot && slot.textContent !== text) slot.textContent = text;
+  }
+
+  /* A rollout whose worker was lost: its retry has a row of its own. */
+  drop(id) {
+    this.rows.get(id)?.remove();
+    this.rows.delete(id);
+    this.known.delete(id);
   }
 
   pill({ state, score }) {

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from orchestrator.projects.access import project_for_view
 from orchestrator.runs.models import Purpose, RolloutState, RunState
-from orchestrator.runs.queries import rollout_row, rollouts_of, tally
+from orchestrator.runs.queries import capacity_text, rollout_row, rollouts_of, tally
 from orchestrator.runs.services import cancel_run
 from orchestrator.web import access, queries
 from orchestrator.web.figures import stacked
@@ -72,6 +72,7 @@ def run_detail(request: HttpRequest, project_id: int, run_id: int) -> HttpRespon
         ],
         run=run,
         tally=counts,
+        capacity=capacity_text(run),
         bars=tally_bars(counts.planned, counts),
         rows=[rollout_row(rollout) for rollout in shown],
         next_after=shown[-1].pk if more else None,
