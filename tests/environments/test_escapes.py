@@ -34,9 +34,11 @@ from orchestrator.environments.sandbox import (
     remove_folder,
 )
 from orchestrator.environments.sandbox.service import ServiceSpec, service_command
+from orchestrator.environments.servers.local import LocalSpec
 from orchestrator.environments.terminal.observation import segments_of, text_of
 from tests.environments import escapes
 from tests.environments.conftest import needs_bubblewrap
+from tests.waiting import wait_until
 
 ISOLATION = detect(environ={})
 SECRET = "the-secret-of-the-host-5e1f"
@@ -331,10 +333,10 @@ def interpreter() -> tuple[tuple[str, str], ...]:
     return tuple((path, path) for path in paths)
 
 
-def serve(
-    tmp_path: Path, *arguments: str, resources: Resources = SERVER_LIMITS, timeout_s: float = 20
-) -> subprocess.CompletedProcess[str]:
-    """Run Python as a server in the sandbox until it ends; what was logged is the output."""
+def service(
+    tmp_path: Path, *arguments: str, resources: Resources = SERVER_LIMITS
+) -> tuple[str, ...]:
+    """The command of Python in the sandbox; `{socket}` is to be filled in."""
     script = Path(escapes.__file__).resolve()
     spec = ServiceSpec(
         command=(os.path.realpath(sys.executable), "-I", *arguments),
@@ -342,17 +344,23 @@ def serve(
         env={"PYTHONHOME": sys.base_prefix},
         resources=resources,
     )
-    command = service_command(
+    return service_command(
         spec, spec_path=tmp_path / "spec.json", decisions=tmp_path / "decisions.jsonl"
     )
-    command = tuple(part.replace("{socket}", str(tmp_path / "s.sock")) for part in command)
+
+
+def serve(
+    tmp_path: Path, *arguments: str, resources: Resources = SERVER_LIMITS
+) -> subprocess.CompletedProcess[str]:
+    """Run Python as a server in the sandbox until it ends; what was logged is the output."""
+    command = service(tmp_path, *arguments, resources=resources)
     return subprocess.run(
-        command,
+        [part.replace("{socket}", str(tmp_path / "s.sock")) for part in command],
         cwd=Path(__file__).parents[2],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=timeout_s,
+        timeout=20,
         check=False,
     )
 
@@ -406,6 +414,21 @@ def test_a_server_that_bursts_is_ended_and_its_log_says_why(name: str, tmp_path:
     done = serve(tmp_path, "-c", code)
     assert done.returncode != 0
     assert f"[sandbox] the server ended with status {done.returncode}: {expected}" in done.stdout
+
+
+def test_a_server_of_a_pool_says_what_ended_it(tmp_path: Path) -> None:
+    needs_control_groups()
+    code = "print('x', end=''); y = [bytearray(2**20) for _ in range(4000)]"
+    spec = LocalSpec(name="v1", command=service(tmp_path, "-c", code), capacity=1)
+    server = spec.make(tmp_path / "server")
+    server.start_container()
+    try:
+        wait_until(lambda: not server.is_alive, limit_s=20, what="the server's end")
+        limit = "memory limit of 192 MiB"
+        assert server.last_words() == f"The sandbox says: with status 137: {limit}."
+    finally:
+        server.close()
+    assert server.last_words() == ""
 
 
 def test_a_server_that_fills_its_disk_gets_an_error(tmp_path: Path) -> None:

@@ -29,6 +29,14 @@ def entering(groups: Iterable[Path]) -> list[str]:
     return ["/bin/sh", "-c", _ENTER, "enter", "\n".join(map(str, groups))]
 
 
+_HOLD = 'read -r _ || exit 125; exec "$@" < /dev/null'
+
+
+def holding(command: Sequence[str]) -> list[str]:
+    """The command, to start when a line comes from standard input, and not if that ends before."""
+    return ["/bin/sh", "-c", _HOLD, "hold", *command]
+
+
 def as_nobody() -> list[str]:
     return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
 

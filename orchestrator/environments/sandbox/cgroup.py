@@ -15,6 +15,7 @@ import contextlib
 import functools
 import os
 import secrets
+import signal
 import threading
 import time
 from collections import deque
@@ -80,13 +81,7 @@ class Group:
     def kill(self) -> None:
         """SIGKILL to whatever is in it, more than once if it forks meanwhile."""
         for path in self.paths:
-            for _ in range(10):
-                pids = _pids_in(path)
-                if not pids:
-                    break
-                for pid in pids:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, 9)
+            _kill_in(path)
 
     def close(self) -> None:
         """Remove it, now or when its last process is gone. Safe to call twice."""
@@ -220,6 +215,16 @@ def _own_group(controller: str) -> str | None:
     return None
 
 
+def _kill_in(path: Path) -> None:
+    for _ in range(10):
+        pids = _pids_in(path)
+        if not pids:
+            return
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
 def _pids_in(path: Path) -> list[int]:
     try:
         return [int(pid) for pid in path.joinpath("cgroup.procs").read_text().split()]
@@ -253,5 +258,7 @@ def _sweep(folder: Path) -> None:
     for left in folder.glob(f"{PREFIX}*-*"):
         pid = left.name.removeprefix(PREFIX).partition("-")[0]
         if pid.isdigit() and not Path("/proc", pid).exists():
-            with contextlib.suppress(OSError):
-                left.rmdir()
+            # What a killed worker could not end.
+            _kill_in(left)
+            _emptying.append(left)
+    _remove_empty()

@@ -31,6 +31,7 @@ from orchestrator.environments.sandbox.proxy import EgressProxy
 from orchestrator.environments.sandbox.supervision import (
     Captured,
     end,
+    kill_first,
     read_all,
     reported_status,
     spawn,
@@ -116,6 +117,10 @@ class Sandbox:
             watch = functools.partial(self._fullness, folder)
             captured = supervise(process, self.limits, started_at, watch)
             report = read_all(report_r)
+            if captured.warning:
+                kill_first(report)
+                if group is not None:
+                    group.kill()
         exit_status = reported_status(report)
         if captured.warning or (exit_status is None and group is not None and group.memory_kills()):
             exit_status = 128 + signal.SIGKILL

@@ -18,6 +18,7 @@ from orchestrator.environments.sandbox.bubblewrap import (
     certificates,
     closing,
     entering,
+    holding,
     names,
     opening,
     processes_of,
@@ -44,7 +45,10 @@ def isolated_argv(
     *,
     has_proxy: bool,
 ) -> list[str]:
-    """`binds`: `spec.readable` with sources that the sandbox's user can reach."""
+    """A server that starts when a line comes from its standard input.
+
+    `binds`: `spec.readable` with sources that the sandbox's user can reach.
+    """
     shares_network = spec.resources.network.mode == "open"
     options = [
         *opening(isolation, fds, shares_network=shares_network),
@@ -54,7 +58,7 @@ def isolated_argv(
         *closing(_environment(spec, has_proxy=has_proxy)),
     ]
     command = [part.replace("{fd}", str(listener)) for part in spec.command]
-    limited = [*_limits(spec.resources, group), *command]
+    limited = [*_limits(spec.resources, group), *holding(command)]
     return [*entering(group.paths if group else ()), *bwrap(isolation, fds, options, limited)]
 
 

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -24,9 +25,23 @@ from orchestrator.environments.sandbox.inside import isolated_argv, unsandboxed_
 from orchestrator.environments.sandbox.limits import NOBODY, Isolation
 from orchestrator.environments.sandbox.policy import Policy
 from orchestrator.environments.sandbox.proxy import EgressProxy
-from orchestrator.environments.sandbox.service import BACKLOG, LOG_LIMIT_BYTES, ServiceSpec
+from orchestrator.environments.sandbox.service import (
+    BACKLOG,
+    END_MARK,
+    LOG_LIMIT_BYTES,
+    ServiceSpec,
+)
 from orchestrator.environments.sandbox.staging import Bind, staged
-from orchestrator.environments.sandbox.supervision import end, reported_status, spawn
+from orchestrator.environments.sandbox.supervision import (
+    end,
+    kill_first,
+    reported_pid,
+    reported_status,
+    spawn,
+    waits_for_children,
+)
+
+ARMING_S = 2.0
 
 
 def launch(spec: ServiceSpec, *, socket_path: Path, decisions: Path | None) -> int:
@@ -115,7 +130,7 @@ async def _serve(
     # which bubblewrap ends with us, follows the thread.
     if is_isolated:
         argv = isolated_argv(spec, isolation, binds, fd, group, fds, has_proxy=has_proxy)
-        process = spawn(argv, pass_fds=[fd, *fds.all()])
+        process = spawn(argv, pass_fds=[fd, *fds.all()], stdin=subprocess.PIPE)
     else:
         say(isolation.reason)
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="switchback-home-")))
@@ -123,34 +138,47 @@ async def _serve(
         process = spawn(argv, pass_fds=[fd], env=env, cwd=folder)
     fds.close()
     report = bytearray()
-    if has_proxy:
-        try:
-            report += await _open_door(spec, isolation, report_r, decisions, stack)
-        except OSError as exc:
-            end(process)
-            raise SandboxError(f"the egress proxy could not be reached from inside: {exc}") from exc
-        os.write(gate_w, b".")
-        os.close(gate_w)
+    if is_isolated:
+        pid = await asyncio.to_thread(child_pid, report_r)
+        if pid is not None:
+            report += json.dumps({"child-pid": pid}).encode() + b"\n"
+            if has_proxy:
+                await _open_door(spec, isolation, pid, process, decisions, stack)
+                os.write(gate_w, b".")
+                os.close(gate_w)
+            await _release(process, pid)
     return await _until_ended(process, report_r, report, group, isolation)
 
 
 async def _open_door(
     spec: ServiceSpec,
     isolation: Isolation,
-    report: int,
+    pid: int,
+    process: subprocess.Popen[bytes],
     decisions: Path | None,
     stack: contextlib.ExitStack,
-) -> bytes:
-    """Start the proxy for as long as `stack` is open. Returns what was read of the report."""
-    pid = await asyncio.to_thread(child_pid, report)
-    if pid is None:
-        raise OSError("the sandbox did not start")
-    uid = NOBODY if isolation.drops_root else None
-    door = await asyncio.to_thread(open_doorway, pid, uid)
-    policy = Policy(spec.resources.network.allowed_hosts)
-    proxy = stack.enter_context(EgressProxy(policy, decisions))
+) -> None:
+    """Start the proxy for as long as `stack` is open."""
+    try:
+        door = await asyncio.to_thread(open_doorway, pid, NOBODY if isolation.drops_root else None)
+    except OSError as exc:
+        end(process)
+        raise SandboxError(f"the egress proxy could not be reached from inside: {exc}") from exc
+    proxy = stack.enter_context(
+        EgressProxy(Policy(spec.resources.network.allowed_hosts), decisions)
+    )
     stack.enter_context(proxy.serving(door))
-    return json.dumps({"child-pid": pid}).encode() + b"\n"
+
+
+async def _release(process: subprocess.Popen[bytes], pid: int) -> None:
+    """Let the server start, once it is sure to end with this process however that ends."""
+    deadline = time.monotonic() + ARMING_S
+    while not waits_for_children(pid) and time.monotonic() < deadline:
+        await asyncio.sleep(0.002)
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(b"\n")
+        process.stdin.close()
 
 
 async def _until_ended(
@@ -198,18 +226,17 @@ async def _until_ended(
     if isolation.mode == "bubblewrap" and (told := reported_status(bytes(report))) is not None:
         status = told
     struck = group.struck(own_processes=OWN_PROCESSES) if group is not None else []
-    say(f"the server ended with status {status}" + (f": {'; '.join(struck)}" if struck else ""))
+    limits = f": {'; '.join(struck)}" if struck else ""
+    # On a line of its own, whatever the server left unfinished.
+    print(f"\n{END_MARK}with status {status}{limits}", file=sys.stderr, flush=True)
     return status
 
 
 def _end(process: subprocess.Popen[bytes], report: bytes) -> None:
     """Kill the first process of the namespace, with which all others go; bubblewrap then ends."""
-    for line in report.splitlines():
-        with contextlib.suppress(ValueError, ProcessLookupError):
-            record = json.loads(line)
-            if isinstance(record, dict) and isinstance(record.get("child-pid"), int):
-                os.kill(record["child-pid"], signal.SIGKILL)
-                return
+    if reported_pid(report) is not None:
+        kill_first(report)
+        return
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 

@@ -26,6 +26,8 @@ from orchestrator.environments.resources import Resources
 HOME = "/tmp/home"
 BACKLOG = 1024
 LOG_LIMIT_BYTES = 16 * 2**20
+END_MARK = "[sandbox] the server ended "
+"""How the log's line on a server's end begins; status and limits follow."""
 
 
 @dataclass(frozen=True)

@@ -32,11 +32,12 @@ def spawn(
     pass_fds: Sequence[int] = (),
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    stdin: int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             argv,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=pass_fds,
@@ -121,11 +122,42 @@ def read_all(fd: int) -> bytes:
 
 def reported_status(report: bytes) -> int | None:
     """The command's exit status from bubblewrap's report; None if it never started."""
+    return _reported(report, "exit-code")
+
+
+def reported_pid(report: bytes) -> int | None:
+    """The sandbox's first process, with which all others end; None if it was not started."""
+    return _reported(report, "child-pid")
+
+
+def kill_first(report: bytes) -> None:
+    """Kill the sandbox's first process. Bubblewrap asks the kernel to do so when its own process
+    dies, but asks after the command has started: one that is ended at once could live on.
+    """
+    pid = reported_pid(report)
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def waits_for_children(pid: int) -> bool:
+    """Whether a sandbox's first process has started the command and waits for its end; by then it
+    ends with bubblewrap.
+    """
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except OSError:
+        return True  # it has ended, or this kernel does not tell
+    return state == "S" and bool(children.strip())
+
+
+def _reported(report: bytes, name: str) -> int | None:
     for line in report.splitlines():
         try:
             record = json.loads(line)
         except ValueError:
             continue
-        if isinstance(record, dict) and isinstance(record.get("exit-code"), int):
-            return int(record["exit-code"])
+        if isinstance(record, dict) and isinstance(record.get(name), int):
+            return int(record[name])
     return None

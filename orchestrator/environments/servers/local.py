@@ -25,12 +25,15 @@ from typing import Any, Self
 
 from orchestrator.environments.actions import forget_schema
 from orchestrator.environments.errors import ServerStartError
+from orchestrator.environments.sandbox.service import END_MARK
 from orchestrator.environments.servers.process import base_environment, has_ended, spawn
 from orchestrator.environments.servers.readiness import until_ready
 from orchestrator.environments.servers.spec import START_TIMEOUT_S
 
 STOP_GRACE_S = 3.0
 LOG_TAIL_CHARS = 2000
+LAST_WORDS_S = 0.5
+"""For the sandbox to notice that its server has ended."""
 MAX_SOCKET_PATH = 100
 """The kernel takes 107 bytes; a longer path moves to the temporary folder."""
 
@@ -76,6 +79,7 @@ class LocalServer:
         self._socket_folder: Path | None = None
         self._work: Path | None = None
         self._socket: Path | None = None
+        self._log_begins_at = 0
 
     @property
     def is_alive(self) -> bool:
@@ -112,6 +116,7 @@ class LocalServer:
         launcher = [sys.executable, "-I", str(Path(__file__).parents[1].joinpath("launch.py"))]
         served = [_filled(part, names) for part in self.spec.command]
         with self.log_path.open("ab") as log:
+            self._log_begins_at = log.seek(0, os.SEEK_END)
             self._process = spawn(
                 [*launcher, str(os.getpid()), "--", *served],
                 {name: _filled(value, names) for name, value in environ.items()},
@@ -161,6 +166,19 @@ class LocalServer:
             return self.log_path.read_text(errors="replace")[-LOG_TAIL_CHARS:].strip()
         except FileNotFoundError:
             return ""
+
+    def last_words(self) -> str:
+        """What the sandbox wrote of the end of this process: its status and the limit it met."""
+        process = self._process
+        if process is None or not has_ended(process, within_s=LAST_WORDS_S):
+            return ""
+        with contextlib.suppress(OSError), self.log_path.open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(self._log_begins_at, size - LOG_TAIL_CHARS))
+            for line in reversed(log.read().decode(errors="replace").splitlines()):
+                if line.startswith(END_MARK):
+                    return f"The sandbox says: {line.removeprefix(END_MARK).strip()}."
+        return ""
 
     def _socket_path(self) -> Path:
         path = self.folder.resolve() / f"{os.getpid()}.sock"

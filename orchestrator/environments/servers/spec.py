@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 START_TIMEOUT_S = 60.0
 
@@ -44,6 +44,17 @@ class Server(Protocol):
 
     def close(self) -> None:
         """End it and free what it held."""
+
+
+@runtime_checkable
+class SaysWhyItEnded(Protocol):
+    """A server that knows more than that its connection was lost."""
+
+    def last_words(self) -> str:
+        """A sentence on its end for people; empty if it has not ended, or nobody knows why.
+
+        May block for half a second.
+        """
 
 
 class ServerSpec(Protocol):
