@@ -119,11 +119,11 @@ def guesser() -> Agent:
 
     def act(view: View) -> Mapping[str, Any]:
         nonlocal low, high, guess
-        said = [str(m.get("content", "")) for m in view.observation.get("messages") or ()]
-        answer = said[-1].lower() if guess and said else ""
-        if "higher" in answer:
+        # All that was said is shown each time, rules with both words first: the last one counts.
+        said = str(view.observation["messages"][-1:]).lower()
+        if guess and said.rfind("higher") > said.rfind("lower"):
             low = guess + 1
-        elif "lower" in answer:
+        elif guess:
             high = guess - 1
         guess = (low + high) // 2
         return {"message": f"[{guess}]"}
