@@ -15,6 +15,7 @@ from orchestrator.environments.resources import Resources
 from orchestrator.environments.sandbox import cgroup
 from orchestrator.environments.sandbox.detection import detect
 from orchestrator.environments.sandbox.limits import Isolation, Limits
+from orchestrator.environments.tools.tasks import only_passes_on
 
 _ELSEWHERE = {
     EnvironmentKind.URL: ("remote", "Somebody else runs the server: it is not ours to limit."),
@@ -44,6 +45,9 @@ def isolation_of(version: EnvironmentVersion) -> dict[str, Any]:
     if kind in _WITHOUT_CODE:
         mode, reason = _WITHOUT_CODE[kind]
         return {"mode": mode, "is_weak": False, "reason": reason, "limits": {}}
+    if kind == EnvironmentKind.TOOLS and only_passes_on(version.source):
+        reason = "Calls go to a server of tools that somebody else runs: it is not ours to limit."
+        return {"mode": "remote", "is_weak": False, "reason": reason, "limits": {}}
     resources = Resources.from_json(version.resources)
     if kind in _ELSEWHERE:
         mode, reason = _ELSEWHERE[kind]

@@ -142,3 +142,12 @@ def test_little_space_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         told = usage._replace(free=free_mb * 2**20)
         monkeypatch.setattr(shutil, "disk_usage", lambda path, told=told: told)
         assert diagnosis._disk("disk", tmp_path / "absent").level == level
+
+
+@pytest.mark.django_db
+def test_tools_of_somebody_elses_server_are_not_ours_to_limit(version: EnvironmentVersion) -> None:
+    version.environment.kind = EnvironmentKind.TOOLS
+    version.source = {"server": {"url": "https://tools.example.org/mcp"}}
+    assert isolation_of(version)["mode"] == "remote"
+    version.source["grade"] = "def grade(state, answer, task): return 1"
+    assert isolation_of(version)["mode"] in ("bubblewrap", "unsandboxed")

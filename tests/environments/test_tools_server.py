@@ -379,6 +379,72 @@ def test_source_that_fails_when_it_is_run_is_told_at_the_start(serve: Serve) -> 
         serve({"functions": f"import no_such_module\n{FUNCTIONS}"})
 
 
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ({}, "functions: give functions, or else a server"),
+        ({**PLAIN, "server": {"url": "http://x"}}, "one of the two"),
+        ({"functions": "x = 1"}, "defines no function"),
+        ({"functions": "def f(:\n"}, "functions: line 1: "),
+        ({"functions": "def f(x):\n    'doc'"}, "f: x has no type"),
+        ({"functions": "def f(x: int): return x"}, "f: has no docstring"),
+        ({"functions": "def f(*x: int):\n    'doc'"}, "name each parameter"),
+        ({"functions": "def submit(x: int):\n    'doc'"}, "submit is the environment's own"),
+        ({**PLAIN, "grade": "x = 1"}, "grade: defines no function grade"),
+        ({**PLAIN, "answer_schema": {"type": "object"}}, "answer_schema: a JSON schema with"),
+        ({**PLAIN, "tool_timeout_s": 0}, "tool_timeout_s: above 0"),
+        ({**PLAIN, "tool_timeout_s": "5"}, "tool_timeout_s: a number"),
+        ({**PLAIN, "function": "x"}, "function: unknown; known are"),
+        ({"server": "x"}, "server: an object"),
+        ({"server": {}}, "functions: give functions"),
+        ({"server": {"url": "ftp://x"}}, "server.url: http"),
+        ({"server": {"command": "python x"}}, "server.command: a list"),
+        ({"server": {"command": ["x"], "url": "http://x"}}, "server: give a command, or"),
+        ({"server": {"command": ["x"], "files": {"../a": ""}}}, "server.files: '../a'"),
+        ({"server": {"command": ["x"], "env": {"A": 1}}}, "server.env: an object of texts"),
+        ({"server": {"command": ["x"], "cwd": "/"}}, "server.cwd: unknown"),
+    ],
+)
+def test_a_source_that_cannot_be_served_is_told_by_its_field(
+    source: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        KINDS["tools"].check_source(source)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"answer": 1, "state": []}, None),
+        ({"answer": 1, "state": [1]}, "state: an object"),
+        ({"expected_state": 3}, "expected_state: an object"),
+        ({"answer": 1, "tolerance": -1}, "tolerance: at least 0"),
+        ({"answer": 1, "max_calls": 0}, "max_calls: a whole number"),
+        ({"answer": 1, "max_calls": "3"}, "max_calls: a number"),
+        ({"answer": 1, "anwser": 1}, "anwser: unknown"),
+    ],
+)
+def test_a_task_that_cannot_be_served_is_told_by_its_field(
+    spec: dict[str, Any], words: str | None
+) -> None:
+    if words is None:
+        KINDS["tools"].check_task(spec, {})
+    else:
+        with pytest.raises(ValueError, match=words):
+            KINDS["tools"].check_task(spec, {})
+
+
+def test_a_task_that_nothing_decides_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="answer: nothing decides the reward"):
+        KINDS["tools"].server(
+            name="t",
+            source=PLAIN,
+            resources=Resources(),
+            specs=[{"key": "a", "prompt": "P"}],
+            data=tmp_path,
+        )
+
+
 # --- MCP servers ---------------------------------------------------------------------------------
 
 MCP_SERVER = '''

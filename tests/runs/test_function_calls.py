@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from optimizer.harness import Harness
 from optimizer.store import store_harness
@@ -74,7 +75,9 @@ def calls_then(*replies: Reply) -> Any:
     return script
 
 
-def test_a_model_that_takes_functions_calls_them(people: People, make_model: MakeModel) -> None:
+def test_a_model_that_takes_functions_calls_them(
+    people: People, make_model: MakeModel, client: Client
+) -> None:
     model = make_model(
         calls_then(
             Reply("I look it up.", calls=[("price", '{"item": "pen"}')]),
@@ -97,6 +100,10 @@ def test_a_model_that_takes_functions_calls_them(people: People, make_model: Mak
     assert again.messages[-1] == ("tool", "2.5")
     endpoint.refresh_from_db()
     assert endpoint.supports_tools is True
+    client.force_login(people.member)
+    page = client.get(f"/p/{people.project.pk}/rollouts/{rollout.pk}/").content.decode()
+    assert "2 functions that the model may call" in page
+    assert "The price of an item." in page
 
 
 def test_a_model_that_does_not_is_told_in_words(people: People, make_model: MakeModel) -> None:

@@ -22,7 +22,12 @@ from orchestrator.environments.sandbox.service import ServiceSpec, service_comma
 from orchestrator.environments.servers.local import LocalSpec
 from orchestrator.environments.servers.process import REPOSITORY
 from orchestrator.environments.tasks_file import write_tasks
-from orchestrator.environments.tools.tasks import MAX_CALLS, ToolSource, ToolTask
+from orchestrator.environments.tools.tasks import (
+    MAX_CALLS,
+    ToolSource,
+    ToolTask,
+    only_passes_on,
+)
 
 APP = "/app"
 """Where the server's own modules are in the sandbox, and nothing else of this project."""
@@ -94,7 +99,7 @@ class ToolsKind(ForeignActions):
         capacity = resources.slots or self.capacity
         arguments = ("--capacity", str(capacity))
         probe = {"task": tasks[0].key}
-        if not checked.runs_code:
+        if only_passes_on(source):
             # A relay of ours alone: nothing in it is the author's.
             command: tuple[str, ...] = (
                 *(sys.executable, "-m", _SERVER, "--uds", "{socket}", *arguments),

@@ -112,11 +112,6 @@ class ToolSource:
     def has_grade(self) -> bool:
         return bool(self.grade) or GRADE in _functions_in(self.functions, "functions")
 
-    @property
-    def runs_code(self) -> bool:
-        """Whether its server runs what the author wrote; else it only passes calls on."""
-        return bool(self.functions or self.command or self.grade)
-
     @classmethod
     def from_json(cls, source: Mapping[str, Any]) -> ToolSource:
         """`ValueError` that names the field and the fix. Parses Python, runs none."""
@@ -146,6 +141,14 @@ class ToolSource:
             offered=tuple(map(str, source.get("offered") or ())),
             **(_server(server) if server else {}),
         )
+
+
+def only_passes_on(source: Mapping[str, Any]) -> bool:
+    """Whether its server runs nothing that the author wrote; for any source, checked or not."""
+    server = source.get("server")
+    if not isinstance(server, Mapping) or source.get("grade"):
+        return False
+    return bool(server.get("url")) and not server.get("command")
 
 
 def _server(server: Any) -> dict[str, Any]:
