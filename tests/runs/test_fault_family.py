@@ -45,7 +45,7 @@ class Drawn:
 
 def drawn(number: int) -> Drawn:
     random = Random(number)
-    limits = {
+    limits: dict[str, Any] = {
         "step_timeout_s": 0.3,
         "max_steps": random.randint(1, 7),
         "max_observation_bytes": random.choice([2_000, 60_000]),
@@ -61,7 +61,7 @@ def drawn(number: int) -> Drawn:
 
 
 def _action(random: Random, limits: dict[str, Any]) -> Any:
-    plain = {
+    plain: dict[str, Any] = {
         "reward": random.choice([None, 0, 0.25, 1, True, -1.0, 7.5, 1e300, "nan", "inf", "-inf"]),
         "text": random.choice(WORDS),
         "done": random.random() < 0.2,
@@ -69,19 +69,18 @@ def _action(random: Random, limits: dict[str, Any]) -> Any:
     odd = random.random()
     if odd < 0.7:
         return plain
-    return random.choice(
-        [
-            {**plain, random.choice(NAMES): random.randint(0, 9)},
-            {**plain, "secs": "long"},
-            {**plain, "done": None},
-            [1, 2],
-            {**plain, "op": random.choice(["raise", "raise_empty", "raise_validation"])},
-            {**plain, "op": "unserialisable"},
-            {**plain, "op": "sleep", "secs": 0.8},
-            {**plain, "text": "", "size": limits["max_observation_bytes"] + random.randint(0, 99)},
-            {**plain, "blob": "b" * (limits["max_action_bytes"] + random.randint(0, 99))},
-        ]
-    )
+    odd_ones: list[dict[str, Any] | list[int]] = [
+        {**plain, random.choice(NAMES): random.randint(0, 9)},
+        {**plain, "secs": "long"},
+        {**plain, "done": None},
+        [1, 2],
+        {**plain, "op": random.choice(["raise", "raise_empty", "raise_validation"])},
+        {**plain, "op": "unserialisable"},
+        {**plain, "op": "sleep", "secs": 0.8},
+        {**plain, "text": "", "size": limits["max_observation_bytes"] + random.randint(0, 99)},
+        {**plain, "blob": "b" * (limits["max_action_bytes"] + random.randint(0, 99))},
+    ]
+    return random.choice(odd_ones)
 
 
 def expected(actions: Sequence[Any], limits: dict[str, Any]) -> Expected:
