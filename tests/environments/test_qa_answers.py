@@ -90,7 +90,7 @@ def test_a_pattern_that_never_ends_is_an_error_and_no_verdict() -> None:
     started = time.monotonic()
     with pytest.raises(UngradableError, match="nested repetitions"):
         grade(task(r"^(a|aa)+$", match="regex"), "a" * 60 + "b")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
 
 
 MATCHES = st.sampled_from(["exact", "contains", "number", "choice", "regex", "json"])

@@ -18,6 +18,7 @@ import re
 import secrets
 import socket
 import sys
+import threading
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -43,6 +44,7 @@ _COMMAND = (sys.executable, "-I", str(Path(__file__).with_name("postgres_runner.
 _BUILD_S = 10.0
 _OPEN_S = 20.0
 _SLACK_S = 5.0
+_Admin = psycopg.Connection[tuple[Any, ...]]
 _ENDED = re.compile(r"sb_([0-9a-f]{8})_(\d+)_[0-9a-f]{12}")
 
 
@@ -54,12 +56,22 @@ class PostgresEngine:
             raise ValueError("SQL_DSN: the address of PostgreSQL is missing")
         self._dsn = dsn
         self.statement_s = statement_s
-        try:
-            self.admin = psycopg.connect(dsn, autocommit=True, connect_timeout=10)
-        except psycopg.Error as exc:
-            # Its message may repeat the address, which holds a password.
-            raise ValueError(f"PostgreSQL does not answer ({type(exc).__name__})") from None
+        self._lock = threading.Lock()
+        """Of the connection's replacement; statements on it wait for each other by themselves."""
+        self._admin: _Admin | None = None
         self._sweep()
+
+    @property
+    def admin(self) -> _Admin:
+        """The operator's connection; another one where the server has gone away meanwhile."""
+        with self._lock:
+            if self._admin is None or self._admin.closed:
+                try:
+                    self._admin = psycopg.connect(self._dsn, autocommit=True, connect_timeout=10)
+                except psycopg.Error as exc:
+                    # Its message may repeat the address, which holds a password.
+                    raise ValueError(f"PostgreSQL does not answer ({type(exc).__name__})") from None
+            return self._admin
 
     def prepare(self, task: SqlTask) -> Prepared:
         initial, schema = self._built(task, solution=""), task.schema
@@ -89,7 +101,8 @@ class PostgresEngine:
         return self._built(prepared.task, solution="")
 
     def close(self) -> None:
-        self.admin.close()
+        if self._admin is not None:
+            self._admin.close()
 
     def _built(self, task: SqlTask, *, solution: str) -> PostgresDatabase:
         """A fresh database with the task's rows, and what `solution` made of them."""
@@ -203,8 +216,6 @@ class PostgresDatabase:
 
 
 # --- as the operator's role ----------------------------------------------------------------------
-
-_Admin = psycopg.Connection[tuple[Any, ...]]
 
 
 def create(admin: _Admin, role: str, password: str) -> None:
