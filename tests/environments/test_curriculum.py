@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
@@ -15,12 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
-from orchestrator.environments.curriculum.queries import SORTS, estimate_rows
+from orchestrator.environments.curriculum.queries import SORTS, EstimateRow, estimate_table
 from orchestrator.environments.curriculum.samplers import SamplerSettings
 from orchestrator.environments.curriculum.store import draw, known_tasks, observe, open_curriculum
 from orchestrator.environments.models import Curriculum, EnvironmentVersion, SamplerKind, Task
 from tests.base import People, make_people
 from tests.web.build import make_environment
+
+
+def estimate_rows(curriculum: Curriculum, **chosen: Any) -> Sequence[EstimateRow]:
+    return estimate_table(curriculum, **chosen).rows
 
 
 def make_curriculum(
@@ -120,6 +126,13 @@ def test_groups_pool_their_tasks(version: EnvironmentVersion) -> None:
     assert (rows["first_line"].tasks, rows["first_line"].rollouts) == (6, 8)
     assert rows["first_line"].rate > 0.8 > rows["count_lines"].rate
     assert sum(row.share for row in rows.values()) == pytest.approx(1)
+
+
+def test_a_long_table_is_cut_after_it_was_sorted(version: EnvironmentVersion) -> None:
+    curriculum = make_curriculum(version)
+    table = estimate_table(curriculum, sort="-name", limit=2)
+    assert [row.name for row in table.rows] == ["train-0012", "train-0011"]
+    assert table.n_rows == 12
 
 
 class TestOrderOfQuestions(TestCase):

@@ -57,14 +57,15 @@ def test_the_signal_is_a_mean_over_the_distribution() -> None:
     assert beta.signal(group) == pytest.approx(mean, abs=0.005)
 
 
+@settings(deadline=None)
 @given(a=st.floats(0.05, 200), b=st.floats(0.05, 200), group=st.integers(2, 32))
 def test_a_signal_is_a_chance(a: float, b: float, group: int) -> None:
     assert 0 <= Beta(a, b).signal(group) <= 1
     assert Beta(a, b).signal(group) == pytest.approx(Beta(b, a).signal(group))
 
 
+@settings(deadline=None)
 @given(a=st.floats(0.3, 80), b=st.floats(0.3, 80), level=st.floats(0.5, 0.99))
-@settings(max_examples=60)
 def test_an_interval_holds_its_level(a: float, b: float, level: float) -> None:
     beta = Beta(a, b)
     low, high = beta.interval(level)
@@ -79,6 +80,7 @@ def test_known_quantiles() -> None:
     assert Beta(1, 9).quantile(0.95) == pytest.approx(1 - 0.05 ** (1 / 9))
 
 
+@settings(deadline=None)
 @given(tasks=tasks_lists, chosen=sampler_settings)
 def test_probabilities_add_up_and_keep_the_floor(
     tasks: list[Known], chosen: SamplerSettings
@@ -88,6 +90,7 @@ def test_probabilities_add_up_and_keep_the_floor(
     assert all(v.probability >= chosen.floor / len(tasks) - 1e-12 for v in views)
 
 
+@settings(deadline=None)
 @given(
     tasks=tasks_lists,
     chosen=sampler_settings,
@@ -114,6 +117,7 @@ def test_a_draw_is_decided_by_its_arguments(
     assert all(len(keys) == min(n, len(tasks)) for keys in drawn)
 
 
+@settings(deadline=None)
 @given(n=st.integers(1, 7), seed=st.integers(0, 99))
 def test_sequential_leaves_no_task_out_in_a_pass(n: int, seed: int) -> None:
     tasks = [Known(f"t{i}", "red" if i % 2 else "green") for i in range(14)]

@@ -70,6 +70,8 @@ class Demo:
             "",
             "environments/",
             f"environments/{environment.slug}/",
+            f"environments/{environment.slug}/checks/",
+            f"environments/{environment.slug}/curriculum/",
             f"environments/{environment.slug}/v1/tasks/train-0001/",
             f"environments/{environment.slug}/v1/tasks/test-0001/",
             "runs/",

@@ -6,12 +6,14 @@ anyOf, oneOf, $ref, lengths and bounds). What it makes is validated; what cannot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
+from referencing.exceptions import Unresolvable
 
 Action = dict[str, Any]
 LIST_TOOLS: Action = {"type": "list_tools"}
@@ -167,7 +169,9 @@ def _least(part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
 
 
 def _is_valid(action: Action, schema: Mapping[str, Any]) -> bool:
+    """False for a schema that is none, too: schemas of tools are somebody else's."""
     try:
+        Draft202012Validator.check_schema(schema)
         return bool(Draft202012Validator(schema).is_valid(action))
-    except SchemaError:
+    except (SchemaError, Unresolvable, re.error, RecursionError):
         return False

@@ -46,7 +46,7 @@ class Beta:
 
     def quantile(self, share: float) -> float:
         low, high = 0.0, 1.0
-        for _ in range(60):
+        for _ in range(40):
             middle = (low + high) / 2
             if self.cumulative(middle) < share:
                 low = middle

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
+from orchestrator.environments.curriculum.beta import Beta
 from orchestrator.environments.curriculum.samplers import SamplerSettings, Weighed, weighed
 from orchestrator.environments.curriculum.store import known_tasks
 from orchestrator.environments.models import Curriculum, CurriculumDraw, TaskEstimate
@@ -45,8 +46,20 @@ def draws_of(curriculum: Curriculum, *, limit: int = 12) -> Sequence[CurriculumD
     return list(curriculum.draws.order_by("-step")[:limit])
 
 
-def estimate_rows(curriculum: Curriculum, *, by: str = "task", sort: str = "") -> list[EstimateRow]:
-    """Of each task, or pooled by group. `sort`: one of `SORTS`, `-` before it for descending."""
+@dataclass(frozen=True)
+class EstimateTable:
+    rows: Sequence[EstimateRow]
+    n_rows: int
+    """With those that were cut off."""
+
+
+def estimate_table(
+    curriculum: Curriculum, *, by: str = "task", sort: str = "", limit: int | None = None
+) -> EstimateTable:
+    """Of each task, or pooled by group. `sort`: one of `SORTS`, `-` before it for descending.
+
+    Intervals, which are the work, are computed for the rows that are given.
+    """
     settings = SamplerSettings.from_json(curriculum.settings)
     views = weighed(known_tasks(curriculum), settings)
     stored = {
@@ -63,25 +76,40 @@ def estimate_rows(curriculum: Curriculum, *, by: str = "task", sort: str = "") -
                 known_tasks(curriculum), SamplerSettings(**{**settings.as_json(), "by": "group"})
             )
         }
-        rows = [_row(name, m, pooled[name], stored) for name, m in groups.items()]
+        lines = [_line(name, m, pooled[name], stored) for name, m in groups.items()]
     else:
-        rows = [_row(view.key, [view], view, stored) for view in views]
-    return _sorted(rows, sort or "-share")
+        lines = [_line(view.key, [view], view, stored) for view in views]
+    chosen = _sorted(lines, sort or "-share")[:limit]
+    return EstimateTable([_row(line) for line in chosen], len(lines))
 
 
-def _row(
+@dataclass(frozen=True)
+class _Line:
+    """A row before its interval is computed; fields as there."""
+
+    name: str
+    group: str
+    tasks: int
+    posterior: Beta
+    rate: float
+    signal: float
+    share: float
+    cost: float | None
+    draws: int
+    rollouts: int
+
+
+def _line(
     name: str, members: Sequence[Weighed], of: Weighed, stored: dict[str, TaskEstimate]
-) -> EstimateRow:
-    low, high = of.posterior.interval()
+) -> _Line:
     found = [stored[m.key] for m in members if m.key in stored]
     costs = [e.cost for e in found if e.cost > 0]
-    return EstimateRow(
+    return _Line(
         name=name or "(none)",
         group=of.group,
         tasks=len(members),
+        posterior=of.posterior,
         rate=of.posterior.mean,
-        low=low,
-        high=high,
         signal=math.fsum(m.signal for m in members) / len(members),
         share=math.fsum(m.probability for m in members),
         cost=math.fsum(costs) / len(costs) if costs else None,
@@ -90,12 +118,18 @@ def _row(
     )
 
 
-def _sorted(rows: list[EstimateRow], sort: str) -> list[EstimateRow]:
+def _row(line: _Line) -> EstimateRow:
+    low, high = line.posterior.interval()
+    values = {f.name: getattr(line, f.name) for f in fields(line) if f.name != "posterior"}
+    return EstimateRow(low=low, high=high, **values)
+
+
+def _sorted(rows: list[_Line], sort: str) -> list[_Line]:
     name = sort.removeprefix("-")
     if name not in SORTS:
         name, sort = "share", "-share"
 
-    def key(row: EstimateRow) -> tuple[bool, object]:
+    def key(row: _Line) -> tuple[bool, object]:
         value = getattr(row, name)
         return (value is None, value if value is not None else 0)
 

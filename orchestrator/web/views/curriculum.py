@@ -12,10 +12,10 @@ from django.views.decorators.http import require_safe
 
 from orchestrator.environments.curriculum.queries import (
     SORTS,
-    EstimateRow,
+    EstimateTable,
     curricula_of,
     draws_of,
-    estimate_rows,
+    estimate_table,
 )
 from orchestrator.environments.models import Curriculum
 from orchestrator.web import access, queries
@@ -73,7 +73,11 @@ def environment_curriculum(request: HttpRequest, project_id: int, slug: str) -> 
     by = "group" if request.GET.get("by") == "group" else "task"
     sort = request.GET.get("sort", "")
     sort = sort if sort.removeprefix("-") in SORTS else "-share"
-    rows: list[EstimateRow] = estimate_rows(shown.curriculum, by=by, sort=sort) if shown else []
+    table = (
+        estimate_table(shown.curriculum, by=by, sort=sort, limit=ROWS)
+        if shown
+        else EstimateTable([], 0)
+    )
     return page(
         request,
         "web/curriculum.html",
@@ -93,8 +97,8 @@ def environment_curriculum(request: HttpRequest, project_id: int, slug: str) -> 
         by=by,
         sort=sort,
         columns=columns(sort, by),
-        rows=rows[:ROWS],
-        n_rows=len(rows),
+        rows=table.rows,
+        n_rows=table.n_rows,
         draws=draws_of(shown.curriculum) if shown else [],
     )
 
