@@ -20,6 +20,7 @@ urlpatterns = [
     ),
     path("<slug:slug>/compare/", versions.environment_compare, name="environment_compare"),
     path("<slug:slug>/export/", versions.environment_export, name="environment_export"),
+    path("<slug:slug>/describe/", versions.environment_describe, name="environment_describe"),
     path("<slug:slug>/delete/", versions.environment_delete, name="environment_delete"),
     path("<slug:slug>/draft/", tasks.draft_tasks, name="draft"),
     path("<slug:slug>/draft/start/", drafts.draft_start, name="draft_start"),

@@ -38,9 +38,9 @@ def quiz_tasks(draw: st.DrawFn) -> NewTask:
         prompt=draw(words),
         family=draw(words).strip(),
         difficulty=draw(st.none() | st.floats(-9, 9) | st.integers(-9, 9)),
-        reset={"task": key, **draw(st.just({}) | st.just({"size": 3}))},
+        reset={"task": key} | ({"size": 3} if draw(st.booleans()) else {}),
         spec=spec,
-        limits=draw(st.just({}) | st.just({"max_steps": 3})),
+        limits={"max_steps": 3} if draw(st.booleans()) else {},
         seeds=draw(st.lists(st.integers(0, 2**31), max_size=3)),
         reference=reference if split == "train" else None,
     )

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.environments.authoring import rows
+from orchestrator.environments.authoring import rows, values
+from orchestrator.environments.authoring.columns import COMMON
 from orchestrator.environments.authoring.rows import ReadResult, RowError, read_rows
 from orchestrator.environments.kinds import KINDS, Kind
 from orchestrator.environments.kinds.fields import Field
@@ -252,7 +253,7 @@ def test_limits_name_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "MAX_BYTES", 10)
     assert "the limit of a file is 10" in only_error(read_csv("key,prompt,answers\n")).reason
     monkeypatch.undo()
-    long = "x" * (rows.values.MAX_TEXT_CHARS + 1)
+    long = "x" * (values.MAX_TEXT_CHARS + 1)
     result = read_rows(QUIZ, "jsonl", json.dumps({"prompt": long, "answers": ["a"]}))
     assert "the limit of a text is 131,072" in only_error(result).reason
 
@@ -320,7 +321,7 @@ json_value = st.recursive(
 @given(st.data(), st.sampled_from(sorted(KINDS)))
 @settings(max_examples=150, deadline=None)
 def test_no_value_of_any_field_makes_it_fail(data: st.DataObject, kind: str) -> None:
-    names = [f.name for f in rows.COMMON] + [f.name for f in KINDS[kind].task_fields]
+    names = [f.name for f in COMMON] + [f.name for f in KINDS[kind].task_fields]
     row = data.draw(st.dictionaries(st.sampled_from(names), json_value))
     result = read_rows(KINDS[kind], "jsonl", json.dumps(row))
     assert result.tasks or result.errors

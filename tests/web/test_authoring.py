@@ -388,7 +388,7 @@ def test_ten_thousand_rows_with_thirty_bad_ones(people: People, client: Client) 
     }
     assert keys_of(draft) == ["old"]
     listed = client.get(address(draft, "upload_errors", upload.pk))
-    rows = list(csv.DictReader(io.StringIO(b"".join(listed).decode(), newline="")))  # type: ignore[arg-type] # streams bytes
+    rows = list(csv.DictReader(io.StringIO(b"".join(listed).decode(), newline="")))
     assert [int(row["line"]) for row in rows] == bad_lines
     assert all(row["reason"] and row["row"] for row in rows)
     began = time.perf_counter()
@@ -532,7 +532,7 @@ def test_an_export_comes_back_as_the_same_tasks(
     before = [digest_of(content_of(row)) for row in draft.tasks.all()]
     asked = {"version": "draft", "format": format}
     taken = client.get(address(draft, "environment_export"), asked)
-    content = b"".join(taken)  # type: ignore[arg-type] # streams bytes
+    content = b"".join(taken)
     file = SimpleUploadedFile(f"tasks.{format}", content)
     client.post(address(draft, "draft_upload"), {"file": file})
     upload = TaskUpload.objects.get()
@@ -605,3 +605,14 @@ def test_json_numbers_in_forms_stay_numbers(people: People, client: Client) -> N
     client.post(address(draft, "draft_task_new"), {**TERMINAL, "c-difficulty": "3"})
     assert json.dumps(draft.tasks.get().spec["max_steps"]) == "4"
     assert 'value="3"' in text_of(client.get(address(draft, "draft_task", "q1")))
+
+
+def test_an_environment_is_renamed_and_keeps_its_address(people: People, client: Client) -> None:
+    draft = make_draft(people)
+    url = address(draft, "environment_describe")
+    client.post(url, {"name": "  Larger   files ", "description": "For people."})
+    environment = Environment.objects.get()
+    assert (environment.name, environment.slug) == ("Larger files", "small-files")
+    refused = client.post(url, {"name": " "}, follow=True)
+    assert "name must have 1 to 120 characters" in text_of(refused)
+    assert Environment.objects.get().description == "For people."

@@ -35,6 +35,7 @@ PAGES = FOR_VIEWERS | FOR_EDITORS
 WRITES = {
     "registration_cancel",
     "environment_delete",
+    "environment_describe",
     "draft_start",
     "draft_discard",
     "draft_undo",

@@ -255,7 +255,7 @@ def test_a_table_is_looked_at_and_taken_in(desk: Desk) -> None:
     page = desk.page
     desk.open(f"environments/{desk.environment.slug}/draft/upload/")
     page.get_by_label("File").set_input_files(
-        files=[{"name": "more.csv", "mimeType": "text/csv", "buffer": table(20, n_bad=2).encode()}]
+        files={"name": "more.csv", "mimeType": "text/csv", "buffer": table(20, n_bad=2).encode()}
     )
     page.get_by_role("button", name="Look at it").click()
     expect(page.get_by_role("heading", name="Rows left out")).to_be_visible()

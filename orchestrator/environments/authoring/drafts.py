@@ -36,9 +36,7 @@ def create_environment(
 ) -> EnvironmentDraft:
     """A new environment with an empty draft. `FieldsRefusedError` for a name that cannot be."""
     require(actor, project, Role.EDITOR)
-    name = " ".join(name.split())
-    if not name or len(name) > 120:
-        raise FieldsRefusedError({"name": "must have 1 to 120 characters"})
+    name = _name(name)
     if kind not in KINDS:
         raise FieldsRefusedError({"kind": f"is one of {', '.join(sorted(KINDS))}"})
     slug = slugify(name)[:60] or "environment"
@@ -59,6 +57,23 @@ def create_environment(
         raise FieldsRefusedError(
             {"name": f"is taken: the project has an environment {slug} already"}
         ) from None
+
+
+def describe_environment(
+    *, actor: User, environment: Environment, name: str, description: str
+) -> None:
+    """Name and text for people. Addresses keep the slug; versions and results are untouched."""
+    require(actor, environment.project_id, Role.EDITOR)
+    environment.name = _name(name)
+    environment.description = description.strip()
+    environment.save(update_fields=["name", "description"])
+
+
+def _name(name: str) -> str:
+    name = " ".join(name.split())
+    if not name or len(name) > 120:
+        raise FieldsRefusedError({"name": "must have 1 to 120 characters"})
+    return name
 
 
 def start_draft(

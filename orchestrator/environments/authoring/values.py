@@ -56,8 +56,6 @@ def to_text(field: Field, value: Any) -> str:
         return ""
     if field.type == "flag":
         return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        return str(int(value))
     if field.type == "text_list" and isinstance(value, list):
         lines = [item for item in value if isinstance(item, str)]
         plain = len(lines) == len(value) and all(

@@ -127,7 +127,7 @@ def _shown(kind: Kind, row: DraftTask | None) -> TaskForm:
             "key": row.key,
             "split": row.split,
             "family": row.family,
-            "difficulty": row.difficulty,
+            "difficulty": None if row.difficulty is None else _plain(row.difficulty),
             "prompt": row.prompt,
             "seeds": ", ".join(map(str, row.seeds)),
             "reset": row.reset or None,
@@ -141,6 +141,11 @@ def _shown(kind: Kind, row: DraftTask | None) -> TaskForm:
         more=show(MORE, stored, "c-"),
         seen=digest_of(content_of(row)) if row else "",
     )
+
+
+def _plain(number: float) -> str:
+    """The column holds 2.0 where its author wrote 2."""
+    return str(int(number)) if number.is_integer() else repr(number)
 
 
 def _read(kind: Kind, row: DraftTask | None, post: QueryDict) -> TaskForm:

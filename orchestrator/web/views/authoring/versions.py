@@ -130,6 +130,24 @@ def _text(lines: Iterable[str], content_type: str, filename: str) -> StreamingHt
 
 @login_required
 @require_POST
+def environment_describe(request: HttpRequest, project_id: int, slug: str) -> HttpResponse:
+    environment = access.environment_for_edit(request.user, project_id, slug)
+    try:
+        drafts.describe_environment(
+            actor=user_of(request),
+            environment=environment,
+            name=request.POST.get("name", ""),
+            description=request.POST.get("description", "")[:2000],
+        )
+    except DraftRefusedError as refusal:
+        messages.error(request, f"The {refusal}.")
+    else:
+        messages.success(request, "Name and text for people are stored.")
+    return redirect("web:environment", project_id, slug)
+
+
+@login_required
+@require_POST
 def environment_delete(request: HttpRequest, project_id: int, slug: str) -> HttpResponse:
     environment = access.environment_for_edit(request.user, project_id, slug)
     try:
