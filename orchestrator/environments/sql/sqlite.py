@@ -46,6 +46,7 @@ class SqliteEngine:
             if task.solution:
                 _built(child, task, folder / "expected", [*given, task.solution], "solution")
                 expected = _state(child, folder / "expected", task.tables or None)
+                (folder / "expected").unlink()
             if initial is None or (task.solution and expected is None):
                 raise TaskBrokenError(
                     f"task {task.key}: more than {runner.STATE_ROWS} rows or "
