@@ -195,7 +195,7 @@ SHELL: dict[str, tuple[str, str]] = {
     "dumping core": ("ulimit -c unlimited", "not permitted|cannot modify"),
     "escaping the memory killer": ("echo -1000 > /proc/self/oom_score_adj", "denied|permitted"),
     "the clock": ("date -s 2001-01-01 >/dev/null", "not permitted"),
-    "the name of the host": ("hostname mine", "permitted|must be root|not found"),
+    "the name of the host": ("hostname mine", "permitted|must be root"),
 }  # fmt: skip
 
 
@@ -208,6 +208,8 @@ def test_a_command_gets_nothing(name: str, box: Sandbox, folder: Path, host: Hos
     )  # fmt: skip
     result = box.run(filled, folder)
     said = result.output.decode(errors="replace")
+    if "command not found" in said:
+        pytest.skip(f"this system has no such program: {said.strip()}")
     assert result.exit_status != 0, said
     assert SECRET not in said.replace(filled, "")
     if refusal:
