@@ -19,7 +19,7 @@ from orchestrator.runs.models import Rollout, RolloutState, Run, RunState
 from tests.base import People
 from tests.doubles.model_server import Asked, Reply, ScriptedModel
 from tests.environments.conftest import needs_bubblewrap
-from tests.runs.conftest import MakeModel
+from tests.runs.conftest import MakeModel, MakeServer
 from tests.runs.drive import events, execute, make_endpoint, make_run, make_version, rollouts
 
 pytestmark = [pytest.mark.django_db(transaction=True), needs_bubblewrap]
@@ -203,3 +203,20 @@ def test_an_unknown_schema_is_offered_as_a_function(
     (function,) = model.asked[0].body["tools"]
     assert function["function"]["name"] == "act"
     assert "metadata" not in function["function"]["parameters"]["properties"]
+
+
+def test_a_server_of_tools_that_nobody_knows_is_asked_for_them(
+    people: People, make_server: MakeServer, make_model: MakeModel
+) -> None:
+    server = make_server(target="fault_mcp_env")
+    model = make_model(calls_then(*[Reply("", calls=[("fast", "{}")])] * 9))
+    endpoint = chat(people, model, supports_tools=True)
+    version = make_version(people.project, server.base_url, tasks=1, max_steps=2)
+    run = execute(make_run(people.project, version=version, model=endpoint))
+    (rollout,) = rollouts(run)
+    # Its tools give no reward, which is no zero.
+    assert (rollout.state, rollout.cause) == (RolloutState.ERRORED, "reward_missing")
+    assert rollout.n_steps == 2
+    names = [tool["function"]["name"] for tool in model.asked[0].body["tools"]]
+    assert names == ["fast", "slow"]
+    assert model.asked[1].messages[-1] == ("tool", "ok")
