@@ -8,7 +8,9 @@ reading is enough: an UPDATE would add a page to every commit.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import transaction
 
@@ -34,9 +36,19 @@ def hold_fence(fence: Fence) -> None:
     if not transaction.get_connection().in_atomic_block:
         raise RuntimeError("hold_fence outside a transaction protects nothing")
     connection = transaction.get_connection()
-    check = _CHECK if connection.vendor == "sqlite" else _HOLD
     with connection.cursor() as cursor:
-        cursor.execute(check, [fence.job_id, fence.attempt, JobState.RUNNING.value])
-        held = cursor.fetchone()
-    if not held:
+
+        def execute(sql: str, params: Sequence[Any]) -> Sequence[Any]:
+            cursor.execute(sql, params)
+            return cursor.fetchall()
+
+        check_fence(fence, execute, locks_rows=connection.vendor != "sqlite")
+
+
+def check_fence(
+    fence: Fence, execute: Callable[[str, Sequence[Any]], Sequence[Any]], *, locks_rows: bool
+) -> None:
+    """`hold_fence` for a transaction that the caller has begun by hand."""
+    check = _HOLD if locks_rows else _CHECK
+    if not execute(check, [fence.job_id, fence.attempt, JobState.RUNNING.value]):
         raise LeaseLost(f"attempt {fence.attempt} of job {fence.job_id} no longer owns it")

@@ -18,7 +18,14 @@ from dataclasses import dataclass
 
 from django.db import OperationalError, connection, transaction
 
-from orchestrator.events.services import Fence, LeaseLost, NewEvent, append_many, hold_fence
+from orchestrator.events.services import (
+    Fence,
+    LeaseLost,
+    NewEvent,
+    append_at_once,
+    append_many,
+    hold_fence,
+)
 
 MAX_BATCH = 64
 """Writes in one transaction; events per commit gain little beyond 50 (measured, stack reference).
@@ -136,6 +143,8 @@ class Recorder:
         """One transaction; for each write the last sequence of its stream, 0 for row changes."""
         events: dict[int, list[NewEvent]] = {}
         ends: list[tuple[int, int]] = []
+        if all(isinstance(item, Posted) for item in batch):
+            return self._posted(batch)
         at_end: dict[Callable[[], Mapping[int, Sequence[NewEvent]]], None] = {}
         with transaction.atomic():
             hold_fence(self._fence)
@@ -155,6 +164,18 @@ class Recorder:
                     events.setdefault(stream_id, []).extend(new)
             last = append_many(batches=events)
         return [last[s] - len(events[s]) + n if s else 0 for s, n in ends]
+
+    def _posted(self, batch: Sequence[_Pending | Posted]) -> list[int]:
+        """Events alone, as every step of every rollout brings them."""
+        events: dict[int, list[NewEvent]] = {}
+        ends: list[tuple[int, int]] = []
+        for item in batch:
+            if isinstance(item, Posted):
+                gathered = events.setdefault(item.stream_id, [])
+                gathered.extend(item.events)
+                ends.append((item.stream_id, len(gathered)))
+        last = append_at_once(batches=events, fence=self._fence)
+        return [last[s] - len(events[s]) + n for s, n in ends]
 
     def _tell(self, results: Sequence[tuple[asyncio.Future[int], int | Exception]]) -> None:
         """One wake-up of the loop for a whole commit."""
