@@ -1,0 +1,44 @@
+"""What pages read of drafts and versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.agents.models import ModelEndpoint
+from orchestrator.grading.models import RubricDraft
+from rubrics.models import Rubric, RubricVersion
+
+
+def draft_of(rubric: Rubric) -> RubricDraft | None:
+    return (
+        RubricDraft.objects.select_related("rubric__project", "base", "updated_by")
+        .filter(rubric=rubric)
+        .first()
+    )
+
+
+def versions_of(rubric: Rubric) -> list[RubricVersion]:
+    """Newest first."""
+    return list(rubric.versions.order_by("-number"))
+
+
+def drafts_by_rubric(project_id: int) -> Mapping[int, RubricDraft]:
+    drafts = RubricDraft.objects.filter(rubric__project_id=project_id).select_related("updated_by")
+    return {draft.rubric_id: draft for draft in drafts}
+
+
+def published_ids(rubric: Rubric) -> set[str]:
+    """Ids of criteria that a version has: history hangs on them, so they stay."""
+    return {
+        str(criterion.get("id"))
+        for spec in rubric.versions.values_list("spec", flat=True)
+        for criterion in spec.get("criteria") or ()
+        if isinstance(criterion, Mapping)
+    }
+
+
+def endpoints_of(project_id: int) -> Sequence[Mapping[str, Any]]:
+    """Models that may be asked, the project's judge first."""
+    rows = ModelEndpoint.objects.filter(project_id=project_id).order_by("-is_judge", "name")
+    return [{"id": row.pk, "name": row.name, "is_judge": row.is_judge} for row in rows]
