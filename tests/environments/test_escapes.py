@@ -154,6 +154,7 @@ SHELL: dict[str, tuple[str, str]] = {
     "udp to a name server": ("echo x > /dev/udp/8.8.8.8/53", "unreachable"),
     "name resolution": ("exec 3<>/dev/tcp/example.org/443", "resol|Name|name"),
     "unix socket of the host": ("ls {unix}", "No such file"),
+    "replacing the socket by a link": ("ln -sf /etc/passwd {unix}", "No such file"),
     "sockets of the system": ("ls /run /var/run /run/docker.sock", "No such file"),
     "a secret by its path": ("cat {secret_path}", "No such file"),
     "a secret by searching": (

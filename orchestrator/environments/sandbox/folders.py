@@ -66,8 +66,8 @@ def folder_size_bytes(folder: Path, enough_bytes: int | None = None) -> int:
                 total += max(ENTRY_BYTES, os.lstat(os.path.join(path, name)).st_blocks * 512)
             except FileNotFoundError:
                 continue
-        if enough_bytes is not None and total > enough_bytes:
-            break
+            if enough_bytes is not None and total > enough_bytes:
+                return total
     return total
 
 
