@@ -127,15 +127,23 @@ def play(state: Records, invoice_id: str, answer: dict[str, Any]) -> list[dict[s
     ]
     messages = []
     for line in lines:
-        action = interface.read(line)
-        outcome = tools.call(action["tool_name"], action["arguments"])
+        name, arguments = _read(interface, line)
+        outcome = tools.call(name, arguments)
         if outcome.error is not None:
             raise RuntimeError(f"{line}: {outcome.error}")
         messages += [_said("assistant", line), _said("user", tool_segment(vars(outcome))["text"])]
     last = f"submit decision={answer['decision']} amount={answer['amount']:g}"
-    if not is_equal(answer, interface.read(last)["arguments"]):
+    if _read(interface, last)[0] != "submit" or not is_equal(answer, _read(interface, last)[1]):
         raise RuntimeError(f"{invoice_id}: {last} is not {answer}")
     return [*messages, _said("assistant", last)]
+
+
+def _read(interface: ToolInterface, line: str) -> tuple[str, dict[str, Any]]:
+    """Tool and arguments of a line as an agent would write it."""
+    action = interface.read(line)
+    if isinstance(action, str):
+        raise RuntimeError(f"{line}: is no call")
+    return action["tool_name"], action["arguments"]
 
 
 def make() -> list[dict[str, Any]]:
