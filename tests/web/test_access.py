@@ -58,6 +58,8 @@ def world(people: People) -> World:
             "environments": [],
             "environment": [environment.slug],
             "environment_try": [environment.slug],
+            "environment_checks": [environment.slug],
+            "environment_curriculum": [environment.slug],
             "task": [environment.slug, 1, task.key],
             "runs": [],
             "run": [run.pk],
@@ -82,6 +84,8 @@ PAGES = [
     "environments",
     "environment",
     "environment_try",
+    "environment_checks",
+    "environment_curriculum",
     "task",
     "runs",
     "run",
@@ -99,7 +103,11 @@ PAGES = [
 ]
 FOR_EDITORS = {"tryout", "tryout_ask"}
 """Tested with try-outs: `test_tryout_pages`."""
-WRITES = {"run_cancel", "climb_action", "token_revoke", "theme", "home"}
+WRITES = {
+    *("run_cancel", "climb_action", "token_revoke", "theme", "home"),
+    *("check_start", "check_cancel"),
+}
+"""Those of checks are tested in `test_checks`."""
 
 
 def signed_in(user: User) -> Client:
