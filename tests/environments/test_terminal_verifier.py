@@ -14,12 +14,18 @@ from hypothesis import strategies as st
 from orchestrator.environments.errors import Cause, EpisodeError
 from orchestrator.environments.kinds import KINDS
 from orchestrator.environments.resources import Resources
-from orchestrator.environments.sandbox import CommandResult
+from orchestrator.environments.sandbox import (
+    CommandResult,
+    Isolation,
+    Sandbox,
+    private_root,
+    remove_folder,
+)
 from orchestrator.environments.servers.local import LocalServer, LocalSpec
 from orchestrator.environments.session import EpisodeSession, StepOutcome
-from orchestrator.environments.terminal.files import stays_inside
+from orchestrator.environments.terminal.files import lay_out, stays_inside
 from orchestrator.environments.terminal.spec import TaskSpec
-from orchestrator.environments.terminal.verifier import VerifierError, reward_of
+from orchestrator.environments.terminal.verifier import VerifierError, reward_of, verify
 from tests.environments.conftest import needs_bubblewrap
 
 SECRET = "the expected text"
@@ -236,6 +242,32 @@ async def test_the_verifier_is_nowhere_while_the_agent_acts(base_url: str) -> No
         assert "out.txt" not in text
         layout = await session.step({"command": "find . -type f | sort"})
     assert layout.observation.fields["segments"][0]["text"] == "./in/a.txt\n./in/deep/er/b.txt"
+
+
+@pytest.mark.parametrize(("content", "reward"), [("x", 1.0), ("y", 0.0)])
+@pytest.mark.parametrize(
+    ("language", "verifier"),
+    [
+        ("shell", 'cmp -s "$RESULT/a" e'),
+        (
+            "python",
+            "import os\nassert open(os.environ['RESULT'] + '/a').read() == open('e').read()",
+        ),
+    ],
+)
+def test_where_the_operator_has_opted_out_it_judges_all_the_same(
+    language: str, verifier: str, content: str, reward: float
+) -> None:
+    spec = {"verifier": verifier, "verifier_language": language, "verifier_files": {"e": "x"}}
+    sandbox = Sandbox(Isolation(available=True, reason="opted out", mode="unsandboxed"))
+    root = private_root()
+    try:
+        folder = lay_out(root, {"a": content}, sandbox.isolation)
+        found = verify(TaskSpec.from_json(spec), folder, "", sandbox=sandbox, root=root)
+        assert found == reward
+        assert list(root.iterdir()) == [folder], "nothing is left behind"
+    finally:
+        remove_folder(root)
 
 
 # --- pure ----------------------------------------------------------------------------------------
