@@ -10,7 +10,8 @@ export function mount(form) {
 }
 
 function guard(form) {
-  let isDirty = false;
+  /* A form that came back with errors holds text that is stored nowhere. */
+  let isDirty = form.querySelector(".error") !== null;
   form.addEventListener("input", () => (isDirty = true));
   form.addEventListener("submit", () => (isDirty = false));
   addEventListener("beforeunload", (event) => isDirty && event.preventDefault());

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import time
-import zipfile
 from typing import Any
 
 import pytest
-from django.core.files.uploadedfile import SimpleUploadedFile
-from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 
@@ -24,12 +18,9 @@ from orchestrator.environments.models import (
     EnvironmentDraft,
     EnvironmentVersion,
     SourceRegistration,
-    TaskUpload,
 )
 from tests.base import People
 from tests.environments.drafting import keys_of, make_draft, make_task
-from tests.environments.test_uploads import table
-from tests.web.build import make_run
 
 
 @pytest.fixture
@@ -357,247 +348,6 @@ def test_settings_are_stored_and_bad_ones_stay_in_the_form(people: People, clien
     assert second.status_code == 409
     assert "One line only." in text_of(second)
     assert "Something else." in text_of(second)
-
-
-# --- uploads -----------------------------------------------------------------------------------
-
-
-def test_ten_thousand_rows_with_thirty_bad_ones(people: People, client: Client) -> None:
-    """Through the real pages, as a file. The measured time is printed."""
-    draft = make_draft(people, make_task("old"))
-    content = table(10_000, n_bad=30)
-    began = time.perf_counter()
-    file = SimpleUploadedFile("tasks.csv", content.encode())
-    shown = client.post(address(draft, "draft_upload"), {"file": file}, follow=True)
-    read_s = time.perf_counter() - began
-    html = text_of(shown)
-    upload = TaskUpload.objects.get()
-    assert (upload.summary["n_tasks"], upload.summary["n_bad_rows"]) == (9_970, 30)
-    assert "Take in 9,970 tasks" in html
-    bad_lines = [error["line"] for error in upload.errors]
-    every = 10_000 // 30
-    assert bad_lines == [every * n + 1 for n in range(1, 31)]
-    for line in bad_lines:
-        assert f'data-label="Line">{line}<' in html
-    assert {error["field"] for error in upload.errors} == {
-        "prompt",
-        "files",
-        "answer",
-        "split",
-        "key",
-    }
-    assert keys_of(draft) == ["old"]
-    listed = client.get(address(draft, "upload_errors", upload.pk))
-    rows = list(csv.DictReader(io.StringIO(b"".join(listed).decode(), newline="")))
-    assert [int(row["line"]) for row in rows] == bad_lines
-    assert all(row["reason"] and row["row"] for row in rows)
-    began = time.perf_counter()
-    draft.refresh_from_db()
-    client.post(
-        address(draft, "upload_preview", upload.pk),
-        {"action": "apply", "mode": "add", "revision": draft.revision},
-    )
-    apply_s = time.perf_counter() - began
-    assert draft.tasks.count() == 9_971
-    print(f"read {read_s:.2f} s, applied {apply_s:.2f} s")
-    assert client.get(address(draft, "draft"), {"page": "50"}).status_code == 200
-
-
-def test_pasted_rows_and_the_split_of_those_that_name_none(people: People, client: Client) -> None:
-    draft = make_draft(people)
-    rows = '{"id": "a", "question": "a.txt: first line", "files": {"a.txt": "x"}, "answer": "x"}'
-    shown = client.post(
-        address(draft, "draft_upload"), {"rows": rows, "split": "select"}, follow=True
-    )
-    assert "Take in 1 task" in text_of(shown)
-    upload = TaskUpload.objects.get()
-    client.post(
-        address(draft, "upload_preview", upload.pk),
-        {"action": "apply", "mode": "replace", "revision": draft.revision},
-    )
-    assert dict(draft.tasks.values_list("key", "split")) == {"a": "select"}
-
-
-def test_an_upload_that_was_overtaken_asks_to_look_again(people: People, client: Client) -> None:
-    draft = make_draft(people, make_task("old"))
-    file = SimpleUploadedFile("tasks.csv", table(8).encode())
-    client.post(address(draft, "draft_upload"), {"file": file})
-    upload = TaskUpload.objects.get()
-    tasks.save_task(actor=people.owner, draft=draft, task=make_task("new"))
-    response = client.post(
-        address(draft, "upload_preview", upload.pk),
-        {"action": "apply", "mode": "replace", "revision": draft.revision},
-    )
-    assert response.status_code == 409
-    assert "Look at the counts again" in text_of(response)
-    assert "2 of the draft’s tasks go" in text_of(response)
-    assert keys_of(draft) == ["new", "old"]
-    client.post(address(draft, "upload_preview", upload.pk), {"action": "discard"})
-    assert "is discarded" in text_of(client.get(address(draft, "upload_preview", upload.pk)))
-
-
-def test_nothing_chosen_and_too_much_are_refused(
-    people: People, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    draft = make_draft(people)
-    nothing = client.post(address(draft, "draft_upload"), {"rows": " "})
-    assert nothing.status_code == 422
-    assert "Choose a file, or paste rows" in text_of(nothing)
-    monkeypatch.setattr("orchestrator.environments.authoring.uploads.MAX_BYTES", 2**20)
-    file = SimpleUploadedFile("tasks.csv", b"x" * (3 * 2**20))
-    large = client.post(address(draft, "draft_upload"), {"file": file})
-    assert large.status_code == 422
-    assert "the limit of a file is 1 MiB" in text_of(large)
-    assert not TaskUpload.objects.exists()
-
-
-def test_text_of_a_file_is_never_markup(people: People, client: Client) -> None:
-    draft = make_draft(people)
-    nasty = "<script>alert(1)</script>"
-    rows = (
-        f'key,prompt,answer,files,"{nasty}"\n{nasty},{nasty},x,"{{}}",x\ngood,{nasty},x,"{{}}",y\n'
-    )
-    shown = client.post(address(draft, "draft_upload"), {"rows": rows}, follow=True)
-    assert "&lt;script&gt;" in text_of(shown)
-    assert nasty not in text_of(shown)
-
-
-# --- publishing, comparing, taking away ----------------------------------------------------------
-
-
-def test_publishing_names_what_is_missing(people: People, client: Client) -> None:
-    draft = make_draft(people)
-    page = client.get(address(draft, "draft_publish"))
-    assert "There is no task yet" in text_of(page)
-    response = client.post(address(draft, "draft_publish"), {"revision": draft.revision})
-    assert response.status_code == 422
-    assert "There is no task yet" in text_of(response)
-    tasks.save_task(actor=people.owner, draft=draft, task=make_task("q1"))
-    stale = client.post(
-        address(draft, "draft_publish"), {"revision": draft.revision, "note": "kept words"}
-    )
-    assert stale.status_code == 409
-    assert "kept words" in text_of(stale)
-    assert not EnvironmentVersion.objects.exists()
-
-
-def test_versions_are_compared_and_sealed_answers_stay_sealed(
-    people: People, client: Client
-) -> None:
-    def spec(answer: str) -> dict[str, Any]:
-        return {"files": {}, "answer": answer, "match": "exact", "max_steps": 4}
-
-    first = publish(
-        people,
-        make_draft(
-            people,
-            make_task("open", spec=spec("oldopen")),
-            make_task("shut", split="test", spec=spec("oldshut")),
-            make_task("gone"),
-        ),
-    )
-    draft = again(people, first)
-    for key, split in (("open", "train"), ("shut", "test")):
-        row = draft.tasks.get(key=key)
-        tasks.save_task(
-            actor=people.editor,
-            draft=draft,
-            task=make_task(key, split=split, spec=spec(f"new{key}")),
-            key=key,
-            seen=digest_of(content_of(row)),
-        )
-    tasks.delete_tasks(actor=people.editor, draft=draft, keys=["gone"])
-    review = text_of(client.get(address(draft, "draft_publish")))
-    assert "touch the sealed test split" in review
-    publish(people, draft)
-    url = address(draft, "environment_compare")
-    for_editor = text_of(client.get(url))
-    assert "oldopen" in for_editor and "newopen" in for_editor
-    assert "oldshut" not in for_editor and "newshut" not in for_editor
-    client.force_login(people.member)
-    for_viewer = text_of(client.get(url))
-    for secret in ("oldopen", "newopen", "oldshut", "newshut"):
-        assert secret not in for_viewer
-    assert "gone" in for_viewer
-    assert "No difference" in text_of(client.get(url, {"from": "2", "to": "2"}))
-
-
-@pytest.mark.parametrize("format", ["csv", "jsonl"])
-def test_an_export_comes_back_as_the_same_tasks(
-    people: People, client: Client, format: str
-) -> None:
-    draft = make_draft(
-        people, make_task("q1", difficulty=2.5, seeds=[3]), make_task("q2", split="test")
-    )
-    before = [digest_of(content_of(row)) for row in draft.tasks.all()]
-    asked = {"version": "draft", "format": format}
-    taken = client.get(address(draft, "environment_export"), asked)
-    content = b"".join(taken)
-    file = SimpleUploadedFile(f"tasks.{format}", content)
-    client.post(address(draft, "draft_upload"), {"file": file})
-    upload = TaskUpload.objects.get()
-    assert upload.errors == []
-    client.post(
-        address(draft, "upload_preview", upload.pk),
-        {"action": "apply", "mode": "replace", "revision": draft.revision},
-    )
-    assert [digest_of(content_of(row)) for row in draft.tasks.all()] == before
-
-
-def test_a_folder_goes_out_and_comes_back_as_the_same_version(
-    people: People, client: Client
-) -> None:
-    version = publish(people, make_draft(people, make_task("q1"), make_task("q2", split="test")))
-    environment = version.environment
-    url = reverse("web:environment_export", args=[people.project.pk, environment.slug])
-    content = client.get(url).content
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        assert sorted(archive.namelist()) == [
-            "small-files-v1/environment.yaml",
-            "small-files-v1/tasks.jsonl",
-        ]
-    new = reverse("web:environment_new", args=[people.project.pk])
-    client.post(new, {"folder": SimpleUploadedFile("e.zip", content)})
-    assert environment.versions.count() == 1
-    client.post(reverse("web:environment_delete", args=[people.project.pk, environment.slug]))
-    assert not Environment.objects.exists()
-    client.post(new, {"folder": SimpleUploadedFile("e.zip", content)})
-    assert EnvironmentVersion.objects.get().sha256 == version.sha256
-
-
-def archive_of(**files: str) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for name, text in files.items():
-            archive.writestr(name.replace("__", "."), text)
-    return out.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"not a zip", "is not a zip file"),
-        (archive_of(readme__md="x"), "has no environment.yaml"),
-        (archive_of(environment__yaml="name: X\nkind: nope\n"), "kind is"),
-    ],
-)
-def test_a_zip_that_is_no_environment_says_why(
-    people: People, client: Client, content: bytes, reason: str
-) -> None:
-    new = reverse("web:environment_new", args=[people.project.pk])
-    response = client.post(new, {"folder": SimpleUploadedFile("e.zip", content)})
-    assert response.status_code == 422
-    assert reason in text_of(response)
-    assert not Environment.objects.exists()
-
-
-def test_what_is_used_is_not_deleted_and_says_why(people: People, client: Client) -> None:
-    version = publish(people, make_draft(people, make_task("q1")))
-    make_run(people.project, environment_version=version)
-    url = reverse("web:environment_delete", args=[people.project.pk, version.environment.slug])
-    response: HttpResponse = client.post(url, follow=True)  # type: ignore[assignment] # a test response
-    assert "runs name its versions" in text_of(response)
-    assert "Delete this environment" not in text_of(response)
 
 
 def test_json_numbers_in_forms_stay_numbers(people: People, client: Client) -> None:

@@ -195,9 +195,15 @@ def test_what_is_not_stored_is_not_lost_by_accident(desk: Desk) -> None:
     page.get_by_role("link", name="Upload", exact=True).click()
     expect(page.get_by_label("Prompt")).to_have_value("half a thought")
     assert asked == ["beforeunload"]
+    page.get_by_label("Key", exact=True).fill("no key!")
     page.get_by_role("button", name="Store", exact=True).click()
-    # The kind still misses something: the form comes back with what was typed, and asks for it.
+    # The form comes back with what was typed, which is still stored nowhere.
+    expect(page.get_by_label("Key", exact=True)).to_have_attribute("aria-invalid", "true")
     expect(page.get_by_label("Prompt")).to_have_value("half a thought")
+    page.once("dialog", stay)
+    page.get_by_role("link", name="Upload", exact=True).click()
+    expect(page.get_by_label("Prompt")).to_have_value("half a thought")
+    assert asked == ["beforeunload", "beforeunload"]
     page.complaints.clear()  # type: ignore[attr-defined] # the answer 422 was asked for
 
 

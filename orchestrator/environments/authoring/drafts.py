@@ -15,7 +15,7 @@ from orchestrator.environments.authoring.errors import (
     FieldsRefusedError,
 )
 from orchestrator.environments.authoring.holding import hold, keep
-from orchestrator.environments.authoring.rows import check_limits
+from orchestrator.environments.authoring.task_checks import check_limits
 from orchestrator.environments.authoring.undo import inverse
 from orchestrator.environments.kinds import KINDS
 from orchestrator.environments.models import (

@@ -10,7 +10,8 @@ from django.db import transaction
 from orchestrator.environments.authoring.content import content_of
 from orchestrator.environments.authoring.errors import DraftConflictError, DraftRefusedError
 from orchestrator.environments.authoring.holding import hold
-from orchestrator.environments.authoring.rows import check_limits, problem_of
+from orchestrator.environments.authoring.rows import problem_of
+from orchestrator.environments.authoring.task_checks import check_limits
 from orchestrator.environments.kinds import KINDS
 from orchestrator.environments.models import EnvironmentDraft, EnvironmentVersion, Split
 from orchestrator.environments.resources import Resources

@@ -8,9 +8,10 @@ from typing import Any
 
 from django.http import QueryDict
 
-from orchestrator.environments.authoring import rows
 from orchestrator.environments.authoring.content import content_of, digest_of
 from orchestrator.environments.authoring.errors import DraftRefusedError, FieldsRefusedError
+from orchestrator.environments.authoring.rows import derived_key
+from orchestrator.environments.authoring.task_checks import CHECKS
 from orchestrator.environments.kinds import KINDS, Kind
 from orchestrator.environments.kinds.fields import Field
 from orchestrator.environments.models import DraftTask, EnvironmentDraft, Split
@@ -178,7 +179,7 @@ def _read(kind: Kind, row: DraftTask | None, post: QueryDict) -> TaskForm:
         return form._with(errors)
     kept = _kept(kind, row)
     spec = {**kept["spec"], **own}
-    key = checked.get("key") or rows.derived_key(checked["prompt"], spec)
+    key = checked.get("key") or derived_key(checked["prompt"], spec)
     reset = checked.get("reset", {})
     if kind.resets_by_key:
         reset = {**kept["reset"], "task": key}
@@ -210,22 +211,15 @@ def _kept(kind: Kind, row: DraftTask | None) -> dict[str, dict[str, Any]]:
     }
 
 
-_CHECKS = {
-    "key": rows.check_key,
-    "split": rows.check_split,
-    "family": rows.check_family,
-    "seeds": rows.check_seeds,
-    "reset": rows.check_object,
-    "reference": rows.check_reference,
-}
+_CHECKED = ("key", "split", "family", "seeds", "reset", "reference")
 
 
 def _checked(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     checked, errors = dict(given), {}
-    for name, check in _CHECKS.items():
+    for name in _CHECKED:
         if name in given:
             try:
-                checked[name] = check(given[name])
+                checked[name] = CHECKS[name](given[name])
             except ValueError as exc:
                 errors[name] = str(exc)
     return checked, errors
