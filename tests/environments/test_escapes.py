@@ -428,7 +428,7 @@ def test_a_server_of_a_pool_says_what_ended_it(tmp_path: Path) -> None:
     try:
         wait_until(lambda: not server.is_alive, limit_s=20, what="the server's end")
         limit = "memory limit of 192 MiB"
-        assert server.last_words() == f"The sandbox says: with status 137: {limit}."
+        assert server.last_words() == f"The server ended with status 137: {limit}."
     finally:
         server.close()
     assert server.last_words() == ""

@@ -177,7 +177,7 @@ class LocalServer:
             log.seek(max(self._log_begins_at, size - LOG_TAIL_CHARS))
             for line in reversed(log.read().decode(errors="replace").splitlines()):
                 if line.startswith(END_MARK):
-                    return f"The sandbox says: {line.removeprefix(END_MARK).strip()}."
+                    return f"The server ended {line.removeprefix(END_MARK).strip()}."
         return ""
 
     def _socket_path(self) -> Path:
