@@ -32,10 +32,12 @@ from benchmarks.stack import ROOT, free_port, use_temporary_data
 RATIO_BAR = 0.6
 OVERHEAD_BAR_MS = {"tools": 2.0, "plain": 2.0}
 """Reported for comparison; a step that costs more than this would be a defect."""
-STEPS = {1: 300, 8: 100, 32: 60, 128: 40}
-"""Of each episode, by the number of sessions side by side."""
+STEPS = {
+    "tools": {1: 300, 8: 60, 32: 30, 128: 20},
+    "plain": {1: 1000, 8: 200, 32: 100, 128: 50},
+}
+"""Of each episode, by the number of sessions side by side: a batch takes one to a few seconds."""
 REPEATS = int(os.environ.get("BENCH_REPEATS", "5"))
-KINDS = ("tools", "plain")
 SLOTS = 160
 ACTIONS: dict[str, dict[str, Any]] = {
     "plain": {"message": "hello there"},
@@ -56,10 +58,10 @@ class Cost:
 def run() -> Iterator[Figure]:
     """A ratio and an overhead for each environment and number of sessions."""
     with use_temporary_data():
-        for kind in KINDS:
+        for kind in STEPS:
             with _server(kind) as url, _client(url) as client:
                 engine = _Engine(kind, url)
-                for sessions, steps in STEPS.items():
+                for sessions, steps in STEPS[kind].items():
                     yield from _compare(kind, sessions, steps, client, engine)
 
 
@@ -182,7 +184,7 @@ class _Engine:
                 resources={"slots": SLOTS},
                 tasks=[NewTask(key="t", split="test", prompt="Say hello.")],
             )
-            for steps in STEPS.values()
+            for steps in STEPS[kind].values()
         }
         rubric = Rubric.objects.create(project=self._project, name="reward")
         criterion = {"id": "reward", "name": "Reward", "kind": "environment_reward", "weight": 1}
