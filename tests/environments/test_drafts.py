@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from django.core.exceptions import PermissionDenied
+from django.db import connection
 from django.http import Http404
 
 from orchestrator.environments.authoring import drafts, publish, queries, tasks
@@ -17,7 +20,7 @@ from orchestrator.environments.authoring.errors import (
 )
 from orchestrator.environments.authoring.undo import undo_last
 from orchestrator.environments.models import Environment, EnvironmentDraft
-from tests.base import People
+from tests.base import People, make_people
 from tests.environments.drafting import keys_of, make_draft, make_task, seen
 from tests.web.build import make_run
 
@@ -332,3 +335,33 @@ def test_a_task_that_a_version_seals_stays_closed_in_the_draft(people: People) -
     )
     assert queries.is_sealed(again, again.tasks.get(key="a"))
     assert not queries.is_sealed(again, again.tasks.get(key="b"))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_at_the_very_same_moment_exactly_one_wins() -> None:
+    people = make_people()
+    draft = make_draft(people, make_task("q1"))
+    shown = seen(draft, "q1")
+    together = threading.Barrier(4)
+
+    def write(n: int) -> str:
+        try:
+            together.wait(timeout=20)
+            tasks.save_task(
+                actor=people.editor,
+                draft=draft,
+                task=make_task("q1", prompt=f"by {n}"),
+                key="q1",
+                seen=shown,
+            )
+        except DraftConflictError:
+            return ""
+        finally:
+            connection.close()
+        return f"by {n}"
+
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = list(pool.map(write, range(4)))
+    winners = [text for text in outcomes if text]
+    assert len(winners) == 1
+    assert draft.tasks.get().prompt == winners[0]
