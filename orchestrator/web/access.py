@@ -11,6 +11,7 @@ from typing import TypeVar
 from django.db.models import Model, QuerySet
 from django.shortcuts import get_object_or_404
 
+from orchestrator.agents.models import ModelEndpoint
 from orchestrator.climbs.models import Climb
 from orchestrator.environments.models import Environment, EnvironmentCheck, Task
 from orchestrator.projects.access import Actor, project_for_edit, project_for_view
@@ -47,6 +48,10 @@ def rollout_for_view(actor: Actor, project_id: int, rollout_id: int) -> Rollout:
         run__project=project,
         pk=rollout_id,
     )
+
+
+def model_for_edit(actor: Actor, project_id: int, model_id: int) -> ModelEndpoint:
+    return _in_project(ModelEndpoint.objects.all(), project_for_edit(actor, project_id), model_id)
 
 
 def climb_for_view(actor: Actor, project_id: int, climb_id: int) -> Climb:

@@ -74,6 +74,8 @@ def world(people: People) -> World:
             "climb": [climb.pk],
             "certificate": [climb.pk, 1],
             "settings": [],
+            "models": [],
+            "environment_network": [environment.slug],
         },
     )
 
@@ -100,14 +102,16 @@ PAGES = [
     "climb",
     "certificate",
     "settings",
+    "models",
+    "environment_network",
 ]
-FOR_EDITORS = {"tryout", "tryout_ask"}
-"""Tested with try-outs: `test_tryout_pages`."""
+FOR_EDITORS = {"tryout", "tryout_ask", "run_start"}
+"""Tested in `test_tryout_pages` and `test_starting`."""
 WRITES = {
     *("run_cancel", "climb_action", "token_revoke", "theme", "home"),
-    *("check_start", "check_cancel"),
+    *("check_start", "check_cancel", "model_bundled", "model_change"),
 }
-"""Those of checks are tested in `test_checks`."""
+"""Those of checks are tested in `test_checks`, those of models in `test_starting`."""
 
 
 def signed_in(user: User) -> Client:

@@ -4,30 +4,33 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('agents', '0002_function_calls'),
-        ('projects', '0001_initial'),
+        ("agents", "0002_function_calls"),
+        ("projects", "0001_initial"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='modelendpoint',
-            name='is_judge',
+            model_name="modelendpoint",
+            name="is_judge",
             field=models.BooleanField(default=False),
         ),
         migrations.AddField(
-            model_name='modelendpoint',
-            name='secret',
+            model_name="modelendpoint",
+            name="secret",
             field=models.TextField(blank=True),
         ),
         migrations.AddField(
-            model_name='modelendpoint',
-            name='supports_schema',
+            model_name="modelendpoint",
+            name="supports_schema",
             field=models.BooleanField(blank=True, null=True),
         ),
         migrations.AddConstraint(
-            model_name='modelendpoint',
-            constraint=models.UniqueConstraint(condition=models.Q(('is_judge', True)), fields=('project',), name='one_judge_in_project'),
+            model_name="modelendpoint",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("is_judge", True)),
+                fields=("project",),
+                name="one_judge_in_project",
+            ),
         ),
     ]

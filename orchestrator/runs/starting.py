@@ -1,0 +1,87 @@
+"""Starting a run by hand: some tasks of a split, one harness, one model."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from optimizer.harness import Harness
+from optimizer.models import HarnessVersion
+from optimizer.store import store_harness
+from orchestrator.agents.models import ModelEndpoint
+from orchestrator.environments.models import EnvironmentVersion, Split, Task
+from orchestrator.projects.access import require
+from orchestrator.projects.models import Project, Role, User
+from orchestrator.runs.models import Purpose, Run
+from orchestrator.runs.services import PlannedRollout, RunSpec, create_run, start_run
+from rubrics.models import RubricVersion
+
+MAX_ROLLOUTS = 20_000
+OPEN_SPLITS = (Split.TRAIN, Split.SELECT)
+"""`test` is sealed: it is read once for each claim, by a climb or a gate."""
+
+
+class RunRefused(ValueError):
+    """A run cannot be started as asked; `field` is the form's."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+@dataclass(frozen=True)
+class Asked:
+    version: EnvironmentVersion
+    split: str
+    rubric_version: RubricVersion
+    model: ModelEndpoint
+    harness: HarnessVersion | None
+    """None: a harness that adds nothing."""
+    n_tasks: int | None = None
+    """The first so many; None: all."""
+    replicates: int = 1
+    concurrency: int = 32
+    label: str = ""
+
+
+def start_run_by_hand(*, actor: User, project: Project, asked: Asked) -> Run:
+    """Queues the run. Raises RunRefused, which names the field."""
+    require(actor, project, Role.EDITOR)
+    if asked.split not in OPEN_SPLITS:
+        raise RunRefused("split", "The test split is sealed: climbs and gates read it.")
+    tasks = list(
+        Task.objects.filter(version=asked.version, split=asked.split).order_by("key")[
+            : asked.n_tasks
+        ]
+    )
+    if not tasks:
+        raise RunRefused("split", f"This version has no tasks in the split {asked.split}.")
+    n_rollouts = len(tasks) * asked.replicates
+    if n_rollouts > MAX_ROLLOUTS:
+        raise RunRefused(
+            "replicates", f"{n_rollouts:,} rollouts; a run has at most {MAX_ROLLOUTS:,}."
+        )
+    with transaction.atomic():
+        harness = asked.harness or store_harness(
+            project_id=project.pk, harness=Harness(), label="plain"
+        )
+        run = create_run(
+            spec=RunSpec(
+                project=project,
+                purpose=Purpose.EVALUATE,
+                label=asked.label or f"{asked.version.environment.name}: {asked.split}",
+                environment_version=asked.version,
+                rubric_version=asked.rubric_version,
+                model=asked.model,
+                seed=secrets.randbits(31),
+                concurrency=asked.concurrency,
+            ),
+            plan=[
+                PlannedRollout(harness.pk, task, replicate)
+                for replicate in range(asked.replicates)
+                for task in tasks
+            ],
+        )
+        return start_run(run=run)
