@@ -252,6 +252,16 @@ def test_a_sealed_answer_is_shown_only_when_it_is_opened_and_kept_when_not(
     )
     task = draft.tasks.get()
     assert (task.prompt, task.spec) == ("a.txt: first line", spec)
+    stale = client.post(
+        address(draft, "draft_task", "q1"),
+        {"closed": "on", "seen": "x", "c-key": "q1", "c-split": "test", "c-prompt": "mine"},
+    )
+    assert stale.status_code == 409
+    assert "a.txt: first line" in text_of(stale)
+    assert "4711" not in text_of(stale)
+    bad = client.post(address(draft, "draft_task", "q1"), {"closed": "on", "c-prompt": " "})
+    assert bad.status_code == 422
+    assert "4711" not in text_of(bad)
 
 
 # --- many tasks --------------------------------------------------------------------------------

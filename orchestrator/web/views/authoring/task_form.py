@@ -77,6 +77,9 @@ class TaskForm:
         return {name: list(getattr(self, name)) for name in names}
 
     def differences(self, typed: TaskForm) -> list[dict[str, str]]:
+        """Without what is closed in the typed one."""
+        if typed.is_closed:
+            return differences(self.closed().groups, typed.closed().groups)
         return differences(self.groups, typed.groups)
 
     def against(self, row: DraftTask | None) -> TaskForm:

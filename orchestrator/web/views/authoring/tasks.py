@@ -217,7 +217,7 @@ def _task_page(request: HttpRequest, draft: EnvironmentDraft, *, key: str) -> Ht
         status = 409 if conflict else 422
     before, after = queries.neighbours(draft, key) if key else ("", "")
     is_sealed = row is not None and queries.is_sealed(draft, row)
-    if is_sealed and not form.is_bound and "open" not in request.GET:
+    if form.is_closed or (is_sealed and not form.is_bound and "open" not in request.GET):
         form = form.closed()
     return draft_page(
         request,
