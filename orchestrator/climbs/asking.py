@@ -9,6 +9,7 @@ from django.db import transaction
 
 from optimizer.models import Budget
 from orchestrator.climbs.budget import ROLLOUTS, open_budget, reserve, settle
+from orchestrator.climbs.learning import left_out_for, words
 from orchestrator.climbs.models import ENDED_CLIMB_STATES, Climb, ClimbRun, Rung
 from orchestrator.climbs.settings import ClimbSettings
 from orchestrator.events.services import Fence, NewEvent, append, hold_fence
@@ -70,14 +71,18 @@ def ask_for_run(
                 concurrency=settings.concurrency,
             ),
         )
-        ClimbRun.objects.create(climb=climb, run=run, rung_index=rung.index, phase=climb.phase)
+        left_out, is_news = left_out_for(climb, purpose)
+        ClimbRun.objects.create(
+            climb=climb, run=run, rung_index=rung.index, phase=climb.phase, left_out=left_out
+        )
         append(
             stream_id=climb.stream_id,
             items=[
+                *([NewEvent("decision", {"text": words(climb, left_out)})] if is_news else []),
                 NewEvent(
                     "run",
                     {"id": run.pk, "phase": climb.phase, "label": label, "rung": rung.index},
-                )
+                ),
             ],
             fence=fence,
         )

@@ -7,8 +7,9 @@ are apart because a success rate belongs to the harness that had it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
+from orchestrator.climbs.learning import reward_of
 from orchestrator.climbs.models import Climb
 from orchestrator.climbs.settings import SearchSettings, TrainSettings
 from orchestrator.environments.curriculum.samplers import SamplerSettings
@@ -57,19 +58,27 @@ def evidence_tasks(*, climb: Climb, settings: SearchSettings) -> list[Task]:
     return draw(curriculum=curriculum, step=1, n=settings.evidence_tasks)
 
 
-def learn_from(*, climb_id: int, rollout: Rollout) -> None:
-    """Counts a scored rollout of a train task. Needs the transaction in which it ended."""
+def learn_from(
+    *, climb_id: int, rollout: Rollout, left_out: Mapping[str, str] | None = None
+) -> None:
+    """Counts a scored rollout of a train task. Needs the transaction in which it ended.
+
+    `left_out`: criteria that nothing is learned from.
+    """
     role = _ROLES.get(Purpose(rollout.run.purpose))
-    if role is None or rollout.state != RolloutState.SCORED or rollout.score is None:
+    if role is None or rollout.state != RolloutState.SCORED:
         return
     if rollout.task.split != Split.TRAIN:
         return
     curriculum = Curriculum.objects.filter(key=curriculum_key(climb_id, role)).first()
-    if curriculum is not None:
+    if curriculum is None:
+        return
+    score = reward_of(rollout, left_out or {})
+    if score is not None:
         observe(
             curriculum=curriculum,
             rollout_id=rollout.pk,
             task_id=rollout.task_id,
-            score=rollout.score,
+            score=score,
             cost=float(rollout.tokens_in + rollout.tokens_out),
         )

@@ -22,12 +22,14 @@ from optimizer.store import load_harness, store_harness
 from optimizer.tasks import TaskRef, passes
 from orchestrator.climbs.asking import ask_for_run
 from orchestrator.climbs.curricula import evidence_tasks
+from orchestrator.climbs.learning import left_out_of_search
 from orchestrator.climbs.models import Climb, Phase, Rung
 from orchestrator.climbs.proposals import propose_edits
 from orchestrator.climbs.settings import ClimbSettings, SearchSettings
 from orchestrator.environments.models import Split, Task
 from orchestrator.events.services import Fence, NewEvent, append, hold_fence
-from orchestrator.runs.models import Purpose, Rollout, RolloutState, Run, RunState
+from orchestrator.grading.policies import rewards
+from orchestrator.runs.models import Purpose, Rollout, Run, RunState
 from orchestrator.runs.services import PlannedRollout
 
 EVIDENCE = "evidence"
@@ -160,19 +162,21 @@ def _rows(climb: Climb, search: Search) -> list[engine.Row]:
     rollouts = (
         Rollout.objects.filter(run__climb_run__climb=climb, run__climb_run__phase=Phase.SEARCH)
         .exclude(run__key__endswith=f"-{EVIDENCE}")
-        .select_related("task")
+        .select_related("task", "run__rubric_version")
         .prefetch_related("verdicts")
     )
+    left_out = left_out_of_search(climb)
+    scores = rewards(rollouts, left_out)
     return [
         engine.Row(
             candidate=keys[rollout.harness_id],
             task=rollout.task.key,
             replicate=rollout.replicate,
-            score=rollout.score if rollout.state == RolloutState.SCORED else None,
+            score=scores[rollout.pk],
             criteria={
                 verdict.criterion: verdict.value
                 for verdict in rollout.verdicts.all()
-                if verdict.value is not None
+                if verdict.value is not None and verdict.criterion not in left_out
             },
         )
         for rollout in rollouts

@@ -138,6 +138,8 @@ class ClimbRun(models.Model):
     run = models.OneToOneField("runs.Run", on_delete=models.CASCADE, related_name="climb_run")
     rung_index = models.PositiveSmallIntegerField()
     phase = models.CharField(max_length=16, choices=Phase.choices)
+    left_out = models.JSONField(default=dict)
+    """Criteria that nothing is learned from (id -> why), fixed when the run was asked for."""
 
     class Meta:
         ordering = ["id"]

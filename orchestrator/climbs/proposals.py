@@ -12,6 +12,7 @@ from optimizer.edits import Edit
 from optimizer.harness import Harness, Message
 from optimizer.lint import HeldOut, accepted
 from optimizer.operators import Trace, from_references, from_successes, instruction_pool
+from orchestrator.climbs.learning import rewards_of_run
 from orchestrator.climbs.settings import SearchSettings
 from orchestrator.environments.models import EnvironmentVersion, Split, Task
 from orchestrator.runs.models import Rollout, RolloutState, Run
@@ -56,12 +57,13 @@ def reference_traces(tasks: Iterable[Task]) -> list[Trace]:
 def own_traces(run: Run) -> list[Trace]:
     """What the agent did in a run, as chat turns."""
     rollouts = run.rollouts.filter(state=RolloutState.SCORED).select_related("task", "stream")
+    scores = rewards_of_run(run)
     return [
         Trace(
             task=rollout.task.key,
             messages=_turns(rollout),
             stratum=rollout.task.family,
-            score=rollout.score,
+            score=scores[rollout.pk],
         )
         for rollout in rollouts
     ]

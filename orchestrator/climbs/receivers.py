@@ -35,7 +35,7 @@ def on_rollout_ended(run: Run, rollout: Rollout, **_: Any) -> None:
     # Kept on the run, whether there is one or none: many rollouts end in a second.
     climb_run = getattr(run, "climb_run", None)
     if climb_run is not None:
-        learn_from(climb_id=climb_run.climb_id, rollout=rollout)
+        learn_from(climb_id=climb_run.climb_id, rollout=rollout, left_out=climb_run.left_out)
 
 
 @receiver(run_progressed, sender=Run)

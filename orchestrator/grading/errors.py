@@ -35,3 +35,7 @@ class Stale(GradingError, RuntimeError):
 
     def __str__(self) -> str:
         return f"{self.by or 'Somebody else'} has stored revision {self.revision} meanwhile."
+
+
+class PolicyRefused(GradingError, ValueError):
+    """The decision on a criterion cannot be kept as it was sent; the text says what is accepted."""

@@ -218,3 +218,92 @@ class HackingAlarm(models.Model):
 
     def __str__(self) -> str:
         return f"{self.level}: {self.signal} {self.value:g}"
+
+
+class CalibrationBar(models.Model):
+    """From where on a project believes a criterion. Without a row the defaults hold."""
+
+    project = models.OneToOneField(
+        "projects.Project", on_delete=models.CASCADE, related_name="calibration_bar"
+    )
+    kappa = models.FloatField(default=0.6)
+    """Cohen's kappa between people and the criterion."""
+    min_labels = models.PositiveSmallIntegerField(default=30)
+    """Rollouts with a usable label; with fewer nothing is said for or against a criterion."""
+    changed_by = models.ForeignKey(
+        "projects.User", null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    changed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(kappa__gte=0, kappa__lte=1), name="kappa_bar_in_range"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"kappa {self.kappa:g} from {self.min_labels} labels"
+
+
+class CriterionPolicyEntry(models.Model):
+    """Who barred or allowed a criterion, when and why. Never changed."""
+
+    rubric = models.ForeignKey(
+        "rubrics.Rubric", on_delete=models.CASCADE, related_name="policy_entries"
+    )
+    criterion = models.CharField(max_length=64)
+    is_barred = models.BooleanField()
+    reason = models.TextField(blank=True)
+    user = models.ForeignKey(
+        "projects.User", null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.criterion} {'barred' if self.is_barred else 'allowed'}"
+
+
+class Alignment(models.Model):
+    """A better question for a judge: proposed from disagreements, tested on labels kept apart."""
+
+    version = models.ForeignKey(
+        "rubrics.RubricVersion", on_delete=models.CASCADE, related_name="alignments"
+    )
+    """Whose question is to be bettered."""
+    criterion = models.CharField(max_length=64)
+    endpoint = models.ForeignKey(
+        "agents.ModelEndpoint", null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    """Who proposes; who judges is the criterion's own business."""
+    max_cost_usd = models.FloatField(default=1.0)
+    state = models.CharField(
+        max_length=10, choices=RegradeState.choices, default=RegradeState.QUEUED
+    )
+    error = models.TextField(blank=True)
+    proposals = models.JSONField(default=list)
+    """[{"question", "rejected": why or "", "raw": reply}, ...] in the order in which they came."""
+    result = models.JSONField(default=dict)
+    """Of the proposal that was tested: counts, kappa and intervals of both questions, p-value."""
+    n_total = models.PositiveIntegerField(default=0)
+    n_done = models.PositiveIntegerField(default=0)
+    tokens = models.PositiveIntegerField(default=0)
+    cost_usd = models.FloatField(default=0.0)
+    """Of the proposer and of the judge's new verdicts."""
+    draft_revision = models.PositiveIntegerField(null=True)
+    """Of the rubric's draft that took the question over; null: nobody has."""
+    job = models.ForeignKey("jobs.Job", null=True, on_delete=models.SET_NULL, related_name="+")
+    asked_by = models.ForeignKey(
+        "projects.User", null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"alignment {self.pk} of {self.criterion}"

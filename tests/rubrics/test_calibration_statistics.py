@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import fisher_exact as scipy_fisher
+from scipy.stats import fisher_exact as scipy_fisher  # type: ignore[import-untyped] # no stubs
 
 from rubrics.aggregate import aggregate
 from rubrics.agreement.binary import Confusion
@@ -52,7 +52,7 @@ def test_a_summary_has_everything_with_intervals_around_it() -> None:
     assert found.kappa_interval.low < 0.7 < found.kappa_interval.high
     # Rogan and Gladen: (0.5 + 45/55 - 1) / (40/45 + 45/55 - 1)
     assert found.corrected == pytest.approx((0.5 + 45 / 55 - 1) / (40 / 45 + 45 / 55 - 1))
-    assert found.corrected_interval is not None
+    assert found.corrected is not None and found.corrected_interval is not None
     assert found.corrected_interval.low < found.corrected < found.corrected_interval.high
 
 
@@ -93,7 +93,7 @@ def test_what_labels_cannot_tell_is_none() -> None:
 
 def marks(*parts: tuple[str, int, int]) -> list[Mark]:
     """(version, agreed, missed) one after the other, an hour apart; half of them passed."""
-    found = []
+    found: list[Mark] = []
     for version, agreed, missed in parts:
         for i in range(agreed + missed):
             person = i % 2 == 0

@@ -1,0 +1,64 @@
+"""What a climb may learn from: the score of a rollout without criteria that are barred.
+
+The scores on the ladder and of the sealed test are those of the whole rubric. What the search ranks
+edits by, what it certifies on, what training is rewarded by and what the sampler draws tasks by is
+the score without barred criteria. A search keeps the set that it began with, since its certificate
+counts pairs in one currency; training takes what is barred when a step asks for its rollouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator.climbs.models import Climb, ClimbRun, Phase
+from orchestrator.grading.policies import barred, rewards
+from orchestrator.runs.models import Purpose, Rollout, Run
+
+LEARNS = (Purpose.OPTIMISE, Purpose.CERTIFY, Purpose.TRAIN)
+
+
+def left_out_for(climb: Climb, purpose: str) -> tuple[dict[str, str], bool]:
+    """For a run that is asked for now: what is left out, and whether that differs from before."""
+    if purpose not in LEARNS:
+        return {}, False
+    earlier = ClimbRun.objects.filter(climb=climb, run__purpose__in=LEARNS).order_by("id")
+    first_of_search = earlier.filter(phase=Phase.SEARCH).first()
+    if purpose != Purpose.TRAIN and first_of_search is not None:
+        return first_of_search.left_out, False
+    left_out = barred(climb.rubric_version.rubric_id)
+    ids = {raw.get("id") for raw in climb.rubric_version.spec.get("criteria") or ()}
+    left_out = {id: why for id, why in left_out.items() if id in ids}
+    last = earlier.last()
+    return left_out, set(left_out) != set(last.left_out if last else {})
+
+
+def words(climb: Climb, left_out: Mapping[str, str]) -> str:
+    """For the climb's log."""
+    if not left_out:
+        return "All criteria count again in what is learned from: none is barred any more."
+    said = "; ".join(f"{name_of(climb, id)} ({why})" for id, why in left_out.items())
+    what = "barred criteria" if len(left_out) > 1 else "a barred criterion"
+    return f"Nothing is learned from {what}: {said}. Scores on the ladder keep the whole rubric."
+
+
+def name_of(climb: Climb, criterion: str) -> str:
+    for raw in climb.rubric_version.spec.get("criteria") or ():
+        if raw.get("id") == criterion:
+            return str(raw.get("name") or criterion)
+    return criterion
+
+
+def left_out_of_search(climb: Climb) -> dict[str, str]:
+    first = ClimbRun.objects.filter(climb=climb, phase=Phase.SEARCH).order_by("id").first()
+    return first.left_out if first else {}
+
+
+def rewards_of_run(run: Run) -> dict[int, float | None]:
+    """What each rollout is worth to whoever learns from this run."""
+    climb_run = ClimbRun.objects.filter(run=run).first()
+    rollouts = run.rollouts.select_related("run__rubric_version")
+    return rewards(rollouts, climb_run.left_out if climb_run else {})
+
+
+def reward_of(rollout: Rollout, left_out: Mapping[str, str]) -> float | None:
+    return rewards([rollout], left_out)[rollout.pk] if left_out else rollout.score
