@@ -59,6 +59,11 @@ def suggested(project_id: int, slug: str) -> dict[str, Any]:
     if version is not None:
         found["version"] = version.pk
         found["split"] = "select" if version.tasks.filter(split="select").exists() else "train"
+    choices = of(project_id)
+    for name, queryset in (("model", choices.models), ("rubric", choices.rubrics)):
+        only = list(queryset[:2])
+        if len(only) == 1:
+            found[name] = only[0].pk
     if last is not None:
         found["model"] = last.model_id
     if on_it is not None:

@@ -283,3 +283,15 @@ def test_a_task_is_checked(spec: dict[str, Any], reason: str) -> None:
 )
 def test_a_reply_becomes_an_action(reply: str, action: dict[str, Any]) -> None:
     assert KINDS["sql"].action_of(reply) == action
+
+
+async def test_what_is_left_is_told_after_the_end_and_not_before(base_url: str) -> None:
+    async with EpisodeSession.open(base_url) as session:
+        await session.reset(task="move", seed=3)
+        await session.step(sql("UPDATE people SET money = 1"))
+        assert (await session.state())["tables"] is None
+        await session.step(DONE)
+        tables = (await session.state())["tables"]
+    people = tables["people"]
+    money = people["columns"].index("money")
+    assert {row[money] for row in people["rows"]} == {1}

@@ -66,6 +66,19 @@ async def test_an_episode_from_question_to_verdict(base_url: str) -> None:
     assert (end.reward, end.done) == (1.0, True)
 
 
+async def test_what_is_left_is_told_after_the_end_and_not_before(base_url: str) -> None:
+    async with EpisodeSession.open(base_url) as session:
+        await session.reset(task="test-0001", seed=3)
+        made = "mkdir d; echo new > d/b.txt; ln -s /etc/passwd link; mkfifo p; printf '\\377' > raw"
+        await session.step({"command": made})
+        assert (await session.state())["files"] is None
+        await session.step({"answer": "x"})
+        files = (await session.state())["files"]
+    assert set(files) == {"a.txt", "d/b.txt", "raw"}
+    assert files["d/b.txt"]["text"] == "new\n"
+    assert (files["raw"]["size"], files["raw"]["text"]) == (1, None)
+
+
 async def test_a_wrong_answer_is_a_verdict_of_zero(base_url: str) -> None:
     async with EpisodeSession.open(base_url) as session:
         await session.reset(task="test-0002")

@@ -18,6 +18,7 @@ Importing this module imports `openenv`; only the server's process should (`serv
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -27,10 +28,10 @@ from openenv.core.env_server import Action, Environment, Observation, State, cre
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from orchestrator.environments.sql.engine import Database, Engine, Prepared
+from orchestrator.environments.sql.engine import Database, Engine, Prepared, VerdictError
 from orchestrator.environments.sql.grade import grade, last_rows_of
 from orchestrator.environments.sql.observation import segments_of
-from orchestrator.environments.sql.state import Row
+from orchestrator.environments.sql.state import Row, report_of
 from orchestrator.environments.sql.tasks import SqlTask
 
 ENV_NAME = "sql"
@@ -82,9 +83,11 @@ class SqlObservation(Observation):  # type: ignore[misc]
 
 
 class SqlState(State):  # type: ignore[misc]
-    """Nothing that helps an agent: the episode, its number of steps and the task's key."""
+    """The episode, its number of steps and the task's key; after the end what was left."""
 
     task: str | None = None
+    tables: dict[str, dict[str, Any]] | None = None
+    """Null until the episode is over, and where the state was too big to be read."""
 
 
 class Shelf:
@@ -172,9 +175,14 @@ class SqlEnvironment(Environment):  # type: ignore[misc]
         self._database.leave()
         fresh = self.shelf.engine.open(self._prepared) if self._prepared.task.checks else None
         try:
-            return grade(
+            reward = grade(
                 self._prepared, self._database, fresh, answer=answer, last_rows=self._last_rows
             )
+            # A report is for criteria that want one; the verdict does not hang on it.
+            with contextlib.suppress(VerdictError):
+                left = self._database.state(None)
+                self._state.tables = None if left is None else report_of(left)
+            return reward
         finally:
             if fresh is not None:
                 fresh.close()

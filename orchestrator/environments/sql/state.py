@@ -52,6 +52,28 @@ def _cell(value: Any) -> Cell:
     return value if is_plain else str(value)
 
 
+REPORTED_ROWS = 500
+"""Of one table, in a report for criteria."""
+
+
+def report_of(state: State) -> dict[str, dict[str, Any]]:
+    """Tables as JSON for criteria: {"columns", "rows"}; a longer table is cut and says so."""
+    return {
+        name: {
+            "columns": list(table.columns),
+            "rows": [[_json(cell) for cell in row] for row in table.rows[:REPORTED_ROWS]],
+            **({"n_rows": len(table.rows)} if len(table.rows) > REPORTED_ROWS else {}),
+        }
+        for name, table in state.items()
+    }
+
+
+def _json(cell: Cell) -> Any:
+    if isinstance(cell, bytes):
+        return {"blob": cell.hex()}
+    return cell if not isinstance(cell, float) or math.isfinite(cell) else str(cell)
+
+
 def without(state: State, ignored: Iterable[str]) -> dict[str, Table]:
     """The state without columns named `table.column`, columns in the order of their names."""
     dropped = {name.casefold() for name in ignored}

@@ -33,6 +33,7 @@ from orchestrator.environments.sandbox import (
     remove_folder,
 )
 from orchestrator.environments.terminal.files import ResultTooLargeError, lay_out
+from orchestrator.environments.terminal.final_state import files_of
 from orchestrator.environments.terminal.observation import Segment, segments_of
 from orchestrator.environments.terminal.spec import TaskSpec, is_correct
 from orchestrator.environments.terminal.verifier import verify
@@ -78,9 +79,11 @@ class TerminalObservation(Observation):  # type: ignore[misc]
 
 
 class TerminalState(State):  # type: ignore[misc]
-    """Nothing that helps an agent: the episode, its number of steps and the task's key."""
+    """The episode, its number of steps and the task's key; after the end what was left."""
 
     task: str | None = None
+    files: dict[str, dict[str, Any]] | None = None
+    """Null until the episode is over: see `final_state`."""
 
 
 class TerminalEnvironment(Environment):  # type: ignore[misc]
@@ -168,6 +171,8 @@ class TerminalEnvironment(Environment):  # type: ignore[misc]
 
     @property
     def state(self) -> TerminalState:
+        if self._is_over and self._folder is not None and self._state.files is None:
+            self._state.files = files_of(self._folder)
         return self._state
 
     def close(self) -> None:
