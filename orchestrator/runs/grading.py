@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from orchestrator.runs.transcripts import assembled
 from rubrics.aggregate import aggregate
 from rubrics.grade import grade
-from rubrics.types import RubricSpec, Score, Step, Transcript, Verdict
+from rubrics.types import RubricSpec, Score, Step, Verdict
 
 
 @dataclass(frozen=True)
@@ -26,18 +27,18 @@ def grade_rollout(
     wall_s: float,
     tokens: int,
     expected: str | None = None,
+    cost_usd: float | None = None,
 ) -> Graded:
     """One verdict per criterion and the score they make; a criterion that fails is errored."""
-    answers = [step.answer for step in steps if step.answer is not None]
-    transcript = Transcript(
-        steps=tuple(steps),
-        answer=answers[-1] if answers else None,
-        expected=expected,
+    transcript = assembled(
+        steps=steps,
         reward=reward,
         task=task,
-        labels={"family": family},
+        family=family,
+        expected=expected,
         wall_s=wall_s,
         tokens=tokens,
+        cost_usd=cost_usd,
     )
     verdicts = grade(spec, transcript)
     return Graded(score=aggregate(spec, verdicts), verdicts=verdicts)

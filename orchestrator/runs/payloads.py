@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.agents.types import Segment
 from orchestrator.environments.admission import Usage
+from orchestrator.environments.episode import Action
+from orchestrator.events.services import NewEvent, storable
 from orchestrator.runs.acting import Said, answer_in, form_of, text_in
 
-KEPT_CHARS = 8_000
-"""Longer texts are shortened in events; the action that was sent is not."""
+KEPT_CHARS = 20_000
+"""Longer texts are shortened in events, which is what grading reads; the action that was sent is
+not.
+"""
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+"""What PostgreSQL refuses in JSON."""
 
 
-def action_payload(step: int, said: Said) -> dict[str, Any]:
-    """The first action of a turn carries what the turn has cost."""
+def action_payload(step: int, said: Said, shown: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The first action of a turn carries what the turn has cost.
+
+    `shown`: the action as the episode's event has it, plain JSON with its long texts cut.
+    """
     action, completion = said.action, said.completion
     logprobs = completion.logprobs if completion is not None else ()
     return {
@@ -23,6 +34,7 @@ def action_payload(step: int, said: Said) -> dict[str, Any]:
         "form": form_of(action),
         "command": kept(text_in(action, "command")),
         "answer": kept(answer_in(action)),
+        **_call(action, shown or {}),
         "tokens": completion.tokens_out if completion is not None else 0,
         "logprob": sum(logprobs) if logprobs else None,
         "latency_s": round(completion.latency_s, 3) if completion is not None else 0.0,
@@ -73,6 +85,18 @@ def capacity_payload(usage: Usage) -> dict[str, Any]:
     }
 
 
+def _call(action: Action, shown: Mapping[str, Any]) -> dict[str, Any]:
+    """The tool and what it was called with; nothing for actions that are no calls."""
+    tool = text_in(action, "tool_name")
+    if tool is None:
+        return {}
+    arguments = shown.get("arguments")
+    if not isinstance(arguments, Mapping):
+        return {"tool": kept(tool), "arguments": {}}
+    # As it is read back: the log replaces characters that a database refuses.
+    return {"tool": kept(tool), "arguments": json.loads(storable(NewEvent("", dict(arguments))))}
+
+
 def whole_number(value: object) -> int | None:
     """A field of a foreign observation can be anything, NaN included, which no log can hold."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -89,6 +113,9 @@ def run_lengths(kinds: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def kept(text: str | None) -> str | None:
-    if text is None or len(text) <= KEPT_CHARS:
-        return text
-    return f"{text[:KEPT_CHARS]}\n[shortened: {len(text)} characters in all]"
+    """As the log keeps it, and as it is read back."""
+    if text is None:
+        return None
+    if len(text) > KEPT_CHARS:
+        text = f"{text[:KEPT_CHARS]}\n[shortened: {len(text)} characters in all]"
+    return text if text.isascii() and "\x00" not in text else _UNSTORABLE.sub("\ufffd", text)

@@ -18,7 +18,6 @@ from orchestrator.agents.errors import ModelError
 from orchestrator.agents.types import Completion, Conversation, Segment
 from orchestrator.environments.admission import Lease, SlotRetractedError, Usage
 from orchestrator.environments.episode import (
-    Action,
     Actions,
     EpisodeEvent,
     EpisodeResult,
@@ -35,11 +34,9 @@ from orchestrator.environments.serving import reset_params
 from orchestrator.events.services import NewEvent
 from orchestrator.runs.acting import (
     Said,
-    answer_in,
     expected_in,
     functions_of,
     said_in,
-    text_in,
 )
 from orchestrator.runs.grading import grade_rollout
 from orchestrator.runs.models import Rollout, RolloutState
@@ -47,11 +44,11 @@ from orchestrator.runs.payloads import (
     action_payload,
     observation_payload,
     refused_payload,
-    whole_number,
 )
 from orchestrator.runs.record import Announce, Ending, RolloutRecord
 from orchestrator.runs.recorder import Posted, Recorder
 from orchestrator.runs.seeds import derive_seed
+from orchestrator.runs.transcripts import step_of
 from rubrics.types import RubricSpec, Step
 
 STILL_RUNS = frozenset({Cause.STEP_TIMEOUT, Cause.RESET_TIMEOUT})
@@ -90,8 +87,8 @@ class _Progress:
     """Of the last turn."""
     to_send: list[Said] = field(default_factory=list)
     """Actions of the turn that were not sent yet."""
-    action: Action = field(default_factory=dict)
-    text: str = ""
+    action: Mapping[str, Any] = field(default_factory=dict)
+    """Payload of the action that was sent last."""
     answers: list[list[Segment]] = field(default_factory=list)
     """What the actions of the turn brought, in their order."""
     turns: int = 0
@@ -252,8 +249,8 @@ class AgentRollout:
         progress, payload = self._progress, event.payload
         if event.kind == "action":
             said = progress.to_send.pop(0)
-            progress.action, progress.text = said.action, said.text
-            await self._record.append(NewEvent("action", action_payload(payload["step"], said)))
+            progress.action = action_payload(payload["step"], said, payload["action"])
+            await self._record.append(NewEvent("action", progress.action))
             progress.sent_at = time.monotonic()
             progress.is_in_flight = True
         elif event.kind == "step":
@@ -283,21 +280,9 @@ class AgentRollout:
         segments = self._segments(payload["observation"])
         progress.answers.append(segments)
         took_s = time.monotonic() - progress.sent_at
-        posted = self._record.post(
-            NewEvent("observation", observation_payload(payload, segments, took_s))
-        )
-        step = Step(
-            index=payload["step"],
-            seq=0,
-            action=progress.text,
-            command=text_in(progress.action, "command"),
-            answer=answer_in(progress.action),
-            output="".join(s.text for s in segments if s.kind == "env_output"),
-            exit_status=whole_number(payload["observation"].get("exit_status")),
-            reward=payload["reward"],
-            done=payload["done"],
-        )
-        progress.steps.append((posted, step))
+        told = observation_payload(payload, segments, took_s)
+        posted = self._record.post(NewEvent("observation", told))
+        progress.steps.append((posted, step_of(progress.action, told, seq=0)))
 
     async def _end_errored(
         self, cause: str, message: str, announce: Announce, result: EpisodeResult | None = None
@@ -317,15 +302,17 @@ class AgentRollout:
     async def _end_graded(self, result: EpisodeResult, announce: Announce) -> None:
         progress, task = self._progress, self._rollout.task
         await self._record.flush()
+        wall_s = time.monotonic() - self._started
         graded = grade_rollout(
             spec=self._plan.rubric,
             steps=[replace(step, seq=posted.done.result()) for posted, step in progress.steps],
             reward=result.reward,
             task=task.prompt,
             family=task.family,
-            wall_s=time.monotonic() - self._started,
+            wall_s=wall_s,
             tokens=progress.tokens_in + progress.tokens_out,
             expected=expected_in(task.spec),
+            cost_usd=self._cost_usd,
         )
         await self._end(
             announce,
@@ -335,22 +322,28 @@ class AgentRollout:
             cause="" if graded.score.value is not None else "grading",
             message=result.note or graded.score.reason,
             n_steps=result.n_steps,
+            latency_s=wall_s,
             graded=graded,
             details={"is_truncated": True} if result.is_truncated else {},
         )
 
-    async def _end(self, announce: Announce, **ending: Any) -> None:
+    @property
+    def _cost_usd(self) -> float:
         progress, plan = self._progress, self._plan
-        answers = [step.answer for _, step in progress.steps if step.answer is not None]
         cost = progress.tokens_in * plan.price_in + progress.tokens_out * plan.price_out
+        return cost / 1e6
+
+    async def _end(self, announce: Announce, **ending: Any) -> None:
+        progress = self._progress
+        ending.setdefault("latency_s", time.monotonic() - self._started)
+        answers = [step.answer for _, step in progress.steps if step.answer is not None]
         await self._record.end(
             Ending(
                 **ending,
-                latency_s=time.monotonic() - self._started,
                 answer=answers[-1] if answers else "",
                 tokens_in=progress.tokens_in,
                 tokens_out=progress.tokens_out,
-                cost_usd=cost / 1e6,
+                cost_usd=self._cost_usd,
                 tracks=self._conversation.tracks(),
             ),
             announce,

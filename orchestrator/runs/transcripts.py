@@ -1,0 +1,125 @@
+"""What grading may see of a rollout, from its log: the same in its run and at any time after.
+
+A run makes each step from the payloads that it appends (`step_of`), and its transcript by the same
+function (`assembled`) as whoever grades the rollout again. So a text that was cut in the log is cut
+for its first grading too, and grading a past rollout by the rubric of its run gives the verdicts
+that it has; a test holds this.
+
+A transcript holds what an agent must not see: the expected answer and the environment's final
+state.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from orchestrator.events.models import Event
+from orchestrator.runs.acting import expected_in
+from orchestrator.runs.models import Rollout
+from rubrics.types import Step, Transcript
+
+FINAL_STATE = "final_state"
+"""Event kind: what the environment reported of its end, {"components", "state"}."""
+_READ_KINDS = ("rollout.restarted", "action", "observation", FINAL_STATE)
+_ROLLOUTS_AT_ONCE = 200
+
+
+def transcript_of(rollout: Rollout) -> Transcript:
+    """Of one rollout; for several use `transcripts_of`."""
+    return transcripts_of([rollout])[rollout.pk]
+
+
+def transcripts_of(rollouts: Iterable[Rollout]) -> dict[int, Transcript]:
+    """By rollout id, with one query for 200 of them if their tasks are loaded (select_related)."""
+    listed = list(rollouts)
+    found: dict[int, Transcript] = {}
+    for start in range(0, len(listed), _ROLLOUTS_AT_ONCE):
+        chunk = listed[start : start + _ROLLOUTS_AT_ONCE]
+        logs: dict[int, list[tuple[int, str, Any]]] = defaultdict(list)
+        rows = Event.objects.filter(
+            stream_id__in=[rollout.stream_id for rollout in chunk], kind__in=_READ_KINDS
+        ).order_by("stream_id", "seq")
+        for stream_id, *event in rows.values_list("stream_id", "seq", "kind", "payload"):
+            logs[stream_id].append((event[0], event[1], event[2]))
+        found |= {rollout.pk: _transcript(rollout, logs[rollout.stream_id]) for rollout in chunk}
+    return found
+
+
+def assembled(
+    *,
+    steps: Sequence[Step],
+    reward: float | None,
+    task: str,
+    family: str,
+    expected: str | None,
+    wall_s: float | None,
+    tokens: int | None,
+    cost_usd: float | None = None,
+    final: Mapping[str, Any] | None = None,
+) -> Transcript:
+    """`final`: payload of the event `final_state`, if there is one."""
+    answers = [step.answer for step in steps if step.answer is not None]
+    final = final or {}
+    return Transcript(
+        steps=tuple(steps),
+        answer=answers[-1] if answers else None,
+        expected=expected,
+        reward=reward,
+        task=task,
+        labels={"family": family},
+        wall_s=wall_s,
+        tokens=tokens,
+        cost_usd=cost_usd,
+        components=final.get("components") or {},
+        state=final.get("state") or {},
+    )
+
+
+def step_of(action: Mapping[str, Any], observation: Mapping[str, Any], *, seq: int) -> Step:
+    """From the payloads of an action and of what it brought, whose sequence number is `seq`."""
+    segments = observation.get("segments") or ()
+    return Step(
+        index=observation["step"],
+        seq=seq,
+        action=action["text"],
+        command=action.get("command"),
+        answer=action.get("answer"),
+        output="".join(s["text"] for s in segments if s["kind"] == "env_output"),
+        exit_status=observation.get("exit_status"),
+        reward=observation.get("reward"),
+        done=bool(observation.get("done")),
+        tool=action.get("tool"),
+        arguments=action.get("arguments") or {},
+        tool_error=observation.get("tool_error") or "",
+    )
+
+
+def _transcript(rollout: Rollout, log: Sequence[tuple[int, str, Any]]) -> Transcript:
+    steps: list[Step] = []
+    action: Mapping[str, Any] | None = None
+    final: Mapping[str, Any] | None = None
+    for seq, kind, payload in log:
+        if kind == "rollout.restarted":
+            steps, action, final = [], None, None
+        elif kind == FINAL_STATE:
+            final = payload
+        elif kind == "action":
+            action = payload
+        elif action is not None:
+            if not payload.get("refused"):
+                steps.append(step_of(action, payload, seq=seq))
+            action = None
+    task = rollout.task
+    return assembled(
+        steps=steps,
+        reward=rollout.reward,
+        task=task.prompt,
+        family=task.family,
+        expected=expected_in(task.spec),
+        wall_s=rollout.latency_s,
+        tokens=rollout.tokens_in + rollout.tokens_out,
+        cost_usd=rollout.cost_usd,
+        final=final,
+    )
