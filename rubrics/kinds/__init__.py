@@ -10,6 +10,7 @@ from rubrics.kinds import (
     exact,
     forbidden_command,
     forbidden_tool,
+    imported,
     json_path,
     json_schema,
     judge,
@@ -48,6 +49,7 @@ KINDS: Mapping[str, Kind] = {
         state_file.KIND,
         state_query.KIND,
         python.KIND,
+        imported.KIND,
         judge.JUDGE,
         judge.PANEL,
     )
