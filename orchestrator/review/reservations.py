@@ -39,7 +39,8 @@ def live(now: datetime) -> Q:
     return Q(state=SeatState.DONE) | Q(state=SeatState.RESERVED, expires_at__gt=now)
 
 
-def _count(rows: QuerySet[ReviewSeat]) -> Coalesce:
+def count_seats(rows: QuerySet[ReviewSeat]) -> Coalesce:
+    """Of one item each, as a subquery; `rows` are those of `OuterRef`."""
     counted = rows.order_by().values("item_id").annotate(n=Count("pk")).values("n")
     return Coalesce(Subquery(counted, output_field=IntegerField()), 0)
 
@@ -74,7 +75,7 @@ def open_to(user: User, now: datetime) -> QuerySet[ReviewItem]:
     mine = ASSIGNED.objects.filter(reviewitem_id=OuterRef("pk"), user_id=user.pk)
     return (
         ReviewItem.objects.annotate(
-            n_others=_count(seats.filter(live(now)).exclude(user=user)),
+            n_others=count_seats(seats.filter(live(now)).exclude(user=user)),
             n_kept=Coalesce(Subquery(kept, output_field=IntegerField()), 0),
             is_mine=Exists(mine),
         )
