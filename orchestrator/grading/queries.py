@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.grading.models import RubricDraft
+from orchestrator.runs.models import Rollout
 from rubrics.models import Rubric, RubricVersion
 
 
@@ -42,3 +44,20 @@ def endpoints_of(project_id: int) -> Sequence[Mapping[str, Any]]:
     """Models that may be asked, the project's judge first."""
     rows = ModelEndpoint.objects.filter(project_id=project_id).order_by("-is_judge", "name")
     return [{"id": row.pk, "name": row.name, "is_judge": row.is_judge} for row in rows]
+
+
+def json_answers(project_id: int, n_rollouts: int = 200) -> list[Any]:
+    """Of the newest rollouts, those answers that are JSON objects or lists."""
+    answers = Rollout.objects.filter(run__project_id=project_id).order_by("-id")
+    texts = answers.values_list("answer", flat=True)[:n_rollouts]
+    return [value for text in texts if (value := _parsed(text)) is not None]
+
+
+def _parsed(text: str) -> Any:
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value

@@ -43,6 +43,10 @@ function handle(key, dialog) {
     }
     case "n":
     case "p":
+      if (document.querySelector(`a[data-key="${key}"]`)) {
+        document.querySelector(`a[data-key="${key}"]`).click();
+        return true;
+      }
       document.dispatchEvent(new CustomEvent("switchback:key", { detail: key }));
       return Boolean(document.querySelector("[data-module='rollout']"));
     default:

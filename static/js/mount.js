@@ -13,6 +13,7 @@ const modules = {
   "authoring-files": () => import("./authoring_files.js"),
   "authoring-bulk": () => import("./authoring_bulk.js"),
   "authoring-registration": () => import("./authoring_registration.js"),
+  "rubric-editor": () => import("./rubric_editor.js"),
   tryout: () => import("./tryout.js"),
 };
 

@@ -5,10 +5,12 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from orchestrator.grading.queries import draft_of, drafts_by_rubric
 from orchestrator.projects.access import project_for_view
 from orchestrator.web import access, queries
 from orchestrator.web.frame import Crumb, page
 from orchestrator.web.rubric import criteria_of
+from orchestrator.web.rubric_tabs import tabs_of
 from rubrics.types import RubricSpec
 
 DEFAULTS = RubricSpec(criteria=())
@@ -19,12 +21,14 @@ DEFAULTS = RubricSpec(criteria=())
 @require_safe
 def rubric_list(request: HttpRequest, project_id: int) -> HttpResponse:
     project = project_for_view(request.user, project_id)
+    drafts = drafts_by_rubric(project.pk)
     rows = []
     for rubric in queries.rubrics_of(project.pk):
         versions = sorted(rubric.versions.all(), key=lambda version: -version.number)
         rows.append(
             {
                 "rubric": rubric,
+                "draft": drafts.get(rubric.pk),
                 "newest": versions[0] if versions else None,
                 "criteria": criteria_of(versions[0].spec) if versions else [],
             }
@@ -48,6 +52,8 @@ def rubric_detail(request: HttpRequest, project_id: int, rubric_id: int) -> Http
         "rubrics",
         [Crumb("Rubrics", reverse("web:rubrics", args=[project_id])), Crumb(rubric.name)],
         rubric=rubric,
+        draft=draft_of(rubric),
+        tabs=tabs_of(rubric, "web:rubric"),
         versions=versions,
         version=version,
         criteria=criteria_of(version.spec) if version else [],

@@ -1,0 +1,107 @@
+/* Completion in a text field: what fits the word before the caret, chosen by keyboard or pointer. */
+import { h, newId } from "./rubric_dom.js";
+
+const WORD = /[\w$@.[\]"'*:-]*$/;
+const SHOWN = 8;
+
+export function complete(area, host, entries) {
+  const list = h("ul", { class: "completions", role: "listbox", id: newId("complete"), "aria-label": "Completions", hidden: true });
+  host.append(list);
+  area.setAttribute("aria-autocomplete", "list");
+  area.setAttribute("aria-controls", list.id);
+  let found = [];
+  let active = 0;
+
+  const before = () => {
+    const line = area.value.slice(0, area.selectionStart).split("\n").pop();
+    return { line, token: WORD.exec(line)[0] };
+  };
+
+  const close = () => {
+    list.hidden = true;
+    found = [];
+    area.removeAttribute("aria-activedescendant");
+  };
+
+  const show = (isAsked) => {
+    const { token } = before();
+    const wanted = token.replaceAll("'", '"');
+    if (!isAsked && (token.length < 2 || !/^[a-z$]/i.test(token))) return close();
+    const last = wanted.split(/[[\]".]+/).filter(Boolean).pop() ?? "";
+    found = entries.filter((entry) => entry.text !== wanted && entry.text.startsWith(wanted));
+    if (found.length < SHOWN && last.length > 1)
+      found.push(...entries.filter((entry) => !found.includes(entry) && entry.text !== wanted && entry.text.includes(last)));
+    found = found.slice(0, SHOWN);
+    active = 0;
+    if (!found.length) return close();
+    draw();
+    place();
+  };
+
+  const draw = () => {
+    list.hidden = false;
+    list.replaceChildren(
+      ...found.map((entry, i) =>
+        h(
+          "li",
+          { role: "option", id: `${list.id}-${i}`, "aria-selected": String(i === active) },
+          h("span", { class: "mono" }, entry.text),
+          h("span", { class: "muted small" }, entry.about),
+        ),
+      ),
+    );
+    area.setAttribute("aria-activedescendant", `${list.id}-${active}`);
+  };
+
+  const place = () => {
+    const style = getComputedStyle(area);
+    const { token, line } = before();
+    const row = area.value.slice(0, area.selectionStart).split("\n").length;
+    const isCode = area.matches("textarea");
+    list.style.top = isCode ? `${row * parseFloat(style.lineHeight) + parseFloat(style.paddingTop)}px` : "100%";
+    const left = isCode ? (line.length - token.length) * 7.4 : 0;
+    list.style.left = `${Math.max(0, Math.min(left, host.clientWidth - 300))}px`;
+  };
+
+  const accept = () => {
+    const entry = found[active];
+    const { token } = before();
+    const from = area.selectionStart - token.length;
+    area.setSelectionRange(from, area.selectionStart);
+    insert(area, entry.text);
+    close();
+  };
+
+  area.addEventListener("input", () => show(false));
+  area.addEventListener("blur", close);
+  area.addEventListener("click", close);
+  area.addEventListener("keydown", (event) => {
+    if (event.key === " " && event.ctrlKey) {
+      event.preventDefault();
+      show(true);
+      return;
+    }
+    if (list.hidden) return;
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      active = (active + (event.key === "ArrowDown" ? 1 : found.length - 1)) % found.length;
+      draw();
+    } else if (event.key === "Enter" || event.key === "Tab") accept();
+    else if (event.key === "Escape") close();
+    else return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  });
+  list.addEventListener("mousedown", (event) => {
+    event.preventDefault();
+    active = [...list.children].indexOf(event.target.closest("li"));
+    if (active >= 0) accept();
+  });
+}
+
+/* As if it were typed: the field's own undo knows it. */
+export function insert(area, text) {
+  if (!document.execCommand("insertText", false, text)) {
+    area.setRangeText(text, area.selectionStart, area.selectionEnd, "end");
+    area.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+}
