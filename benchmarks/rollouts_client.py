@@ -11,12 +11,12 @@ import sys
 # gradio would make the start three times slower and is not used.
 sys.modules["gradio"] = None  # type: ignore[assignment]
 
-import asyncio
-import json
-import time
-from typing import Any
+import asyncio  # noqa: E402
+import json  # noqa: E402
+import time  # noqa: E402
+from typing import Any  # noqa: E402
 
-from openenv.core.generic_client import GenericEnvClient
+from openenv.core.generic_client import GenericEnvClient  # noqa: E402
 
 
 async def batch(url: str, sessions: int, steps: int, action: dict[str, Any]) -> None:

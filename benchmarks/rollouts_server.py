@@ -11,11 +11,11 @@ import sys
 # gradio would make the start three times slower and is not used.
 sys.modules["gradio"] = None  # type: ignore[assignment]
 
-from typing import Any
+from typing import Any  # noqa: E402
 
-import uvicorn
-from fastmcp import FastMCP
-from openenv.core.env_server import (
+import uvicorn  # noqa: E402
+from fastmcp import FastMCP  # noqa: E402
+from openenv.core.env_server import (  # noqa: E402
     Action,
     CallToolAction,
     CallToolObservation,

@@ -40,7 +40,8 @@ def hold_fence(fence: Fence) -> None:
 
         def execute(sql: str, params: Sequence[Any]) -> Sequence[Any]:
             cursor.execute(sql, params)
-            return cursor.fetchall()
+            rows: list[Any] = cursor.fetchall()
+            return rows
 
         check_fence(fence, execute, locks_rows=connection.vendor != "sqlite")
 
