@@ -137,7 +137,7 @@ def _read(data: Any, at: str, problems: list[str], depth: int, parent: str = "")
     for name in sorted(set(map(str, data)) - _FIELDS):
         problems.append(f"{at}.{name}: unknown; accepts {', '.join(sorted(_FIELDS))}")
     try:
-        kind = NodeKind(data.get("kind"))
+        kind = NodeKind(str(data.get("kind")))
     except ValueError:
         problems.append(f"{at}.kind: {data.get('kind')!r}; accepts {', '.join(NodeKind)}")
         return None
