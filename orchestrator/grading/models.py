@@ -307,3 +307,43 @@ class Alignment(models.Model):
 
     def __str__(self) -> str:
         return f"alignment {self.pk} of {self.criterion}"
+
+
+class RubricSuggestion(models.Model):
+    """Criteria that a model proposes for a rubric. Nothing of it is in the draft until it is taken."""
+
+    rubric = models.ForeignKey(
+        "rubrics.Rubric", on_delete=models.CASCADE, related_name="suggestions"
+    )
+    endpoint = models.ForeignKey(
+        "agents.ModelEndpoint", null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    environment_version = models.ForeignKey(
+        "environments.EnvironmentVersion", null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    n_traces = models.PositiveSmallIntegerField(default=0)
+    """At most so many are shown to the model."""
+    state = models.CharField(
+        max_length=10, choices=RegradeState.choices, default=RegradeState.QUEUED
+    )
+    progress = models.CharField(max_length=120, blank=True)
+    """What is being done."""
+    error = models.TextField(blank=True)
+    criteria = models.JSONField(default=list)
+    """[{"criterion": a criterion as JSON, "why", "settled": "", "taken" or "dismissed"}, ...]"""
+    left_out = models.JSONField(default=list)
+    """[{"name", "reason"}, ...]: proposed, and not usable."""
+    raw = models.TextField(blank=True)
+    """The model's last reply."""
+    job = models.ForeignKey("jobs.Job", null=True, on_delete=models.SET_NULL, related_name="+")
+    asked_by = models.ForeignKey(
+        "projects.User", null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"suggestion {self.pk} for {self.rubric}"
