@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import Any
 
 from orchestrator.environments.models import EnvironmentVersion, Task
+from orchestrator.events.services import NewEvent, append
 from orchestrator.projects.models import Project, User
 from orchestrator.review.models import Annotation
 from orchestrator.review.splits import is_held_out
 from orchestrator.runs.models import Rollout, Run, VerdictRecord
 from rubrics.models import Rubric, RubricVersion
-from tests.web.build import make_environment, make_rollout, make_run
+from tests.web.build import ACTION, make_environment, make_rollout, make_run, observation, started
 
 QUESTION = "Does the answer name the file that it was asked for?"
 
@@ -135,3 +136,13 @@ class Labelled:
         for (person, judge), n in counted.items():
             for _ in range(n):
                 self.label(self.rollout(judge), user, person)
+
+
+def answered(rollout: Rollout, text: str) -> Rollout:
+    """Gives it a trace that ends with this answer."""
+    action = {**ACTION, "text": text, "form": "answer", "command": None, "answer": text}
+    append(
+        stream_id=rollout.stream_id,
+        items=[started(), NewEvent("action", action), observation(("env_output", "ok"))],
+    )
+    return rollout
