@@ -198,7 +198,7 @@ def test_who_may_and_one_at_a_time(people: People, rubric: Rubric) -> None:
     with ScriptedModel(world(lambda n: proposal())) as model:
         row = endpoint(rubric, model)
     version = RubricVersion.objects.get(rubric=rubric)
-    given = {"version": version, "criterion": "names-file", "endpoint": row}
+    given: dict[str, Any] = {"version": version, "criterion": "names-file", "endpoint": row}
     with pytest.raises(PermissionDenied):
         start_alignment(actor=people.member, **given)
     with pytest.raises(Http404):
