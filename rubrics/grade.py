@@ -36,13 +36,19 @@ CRITERION_TIMEOUT_S = 120.0
 judges behind a busy endpoint take tens of seconds.
 """
 
+NOTHING: Mapping[str, Verdict] = {}
 
-def grade(spec: RubricSpec, transcript: Transcript) -> list[Verdict]:
+
+def grade(
+    spec: RubricSpec, transcript: Transcript, *, known: Mapping[str, Verdict] = NOTHING
+) -> list[Verdict]:
     """One verdict per criterion, in the rubric's order.
 
-    Raises RubricInvalid if a criterion needs services (`grade_async`) or is of an unknown kind.
+    `known`: verdicts by criterion that are taken as they are, where gates and sequences let them
+    come to be. Raises RubricInvalid if a criterion needs services (`grade_async`) or is of an
+    unknown kind.
     """
-    waiting = [c.id for c in spec.criteria if _kind(c).decide is None]
+    waiting = [c.id for c in spec.criteria if c.id not in known and _kind(c).decide is None]
     if waiting:
         raise RubricInvalid(
             f"criteria that need services cannot be graded here: {', '.join(waiting)}"
@@ -50,8 +56,10 @@ def grade(spec: RubricSpec, transcript: Transcript) -> list[Verdict]:
     verdicts: dict[str, Verdict] = {}
     for stage in _stages(spec):
         for criterion in stage:
-            verdicts[criterion.id] = _skipped(spec, criterion, verdicts) or _decide(
-                criterion, transcript
+            verdicts[criterion.id] = (
+                _skipped(spec, criterion, verdicts)
+                or known.get(criterion.id)
+                or _decide(criterion, transcript)
             )
         if _is_shut(stage[-1], verdicts[stage[-1].id]):
             break
@@ -64,11 +72,16 @@ async def grade_async(
     *,
     services: Services,
     timeout_s: float = CRITERION_TIMEOUT_S,
+    known: Mapping[str, Verdict] = NOTHING,
 ) -> list[Verdict]:
     """As `grade`, for any kind. A criterion that takes longer than `timeout_s` is errored."""
     verdicts: dict[str, Verdict] = {}
     for stage in _stages(spec):
-        verdicts |= {c.id: v for c in stage if (v := _skipped(spec, c, verdicts)) is not None}
+        verdicts |= {
+            c.id: v
+            for c in stage
+            if (v := _skipped(spec, c, verdicts) or known.get(c.id)) is not None
+        }
         waiting = [c for c in stage if c.id not in verdicts]
         async with asyncio.TaskGroup() as group:
             running = [

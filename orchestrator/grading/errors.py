@@ -39,3 +39,15 @@ class Stale(GradingError, RuntimeError):
 
 class PolicyRefused(GradingError, ValueError):
     """The decision on a criterion cannot be kept as it was sent; the text says what is accepted."""
+
+
+class RegradeRefused(GradingError, ValueError):
+    """Nothing was started; the text says why and what can be done."""
+
+
+class GoldenRefused(GradingError, ValueError):
+    """Nothing was stored; the text names the field and what it accepts."""
+
+
+class GoldenFailures(GradingError, RuntimeError):
+    """Golden cases do not hold; publishing takes an explicit yes with a note."""
