@@ -24,6 +24,7 @@ from typing import Any
 
 from orchestrator.environments.connection import plain
 from orchestrator.environments.errors import ActionRejectedError, Cause, EpisodeError
+from orchestrator.environments.observing import reported_scores
 from orchestrator.environments.score import Score, score_of
 from orchestrator.environments.session import (
     EpisodeSession,
@@ -77,7 +78,8 @@ class EpisodeEvent:
 
     waiting {waited_s, active, maximum}; reset {observation, size_bytes, sha256, is_shortened};
     action {step, action, size_chars}; rejected {step, action, reason}; step {step, observation,
-    reward, done, size_bytes, sha256, is_shortened, tool_error}; not_sent {actions}.
+    reward, done, size_bytes, sha256, is_shortened, tool_error}; not_sent {actions}; final_state
+    {scores, and state or error where it was asked for}.
     """
 
     kind: str
@@ -114,6 +116,8 @@ class _Progress:
     has_ended: bool = False
     """The environment has ended the episode: its verdict is here and must not be lost."""
     verdict: EpisodeResult | None = None
+    scores: Mapping[str, Any] = field(default_factory=dict)
+    """Of its own rubric, by name, as the last observation reports them."""
 
 
 async def run_episode(
@@ -127,13 +131,14 @@ async def run_episode(
     cancelled_by: str = "a person",
     verifier_files: Sequence[Path] = (),
     lists_tools: bool = False,
+    reads_state: bool = False,
 ) -> EpisodeResult:
     """One episode at `base_url`. Foreign faults become the result; see the module's text.
 
     `cancel`: set it to end the episode; a verdict that has arrived stays. Cancelling the task
     closes the connection and passes through. `verifier_files`: beside those of the settings.
-    `lists_tools`: ask a server
-    of tools for them after the reset.
+    `lists_tools`: ask a server of tools for them after the reset. `reads_state`: ask for the final
+    state once the episode has its verdict, and tell it to the hook; the policy never sees it.
     """
     progress = _Progress()
     body = asyncio.ensure_future(
@@ -146,6 +151,7 @@ async def run_episode(
             [*verifier_files, *map(Path, (settings or EpisodeSettings()).verifier_files)],
             progress,
             lists_tools,
+            reads_state,
         )
     )
     watch = asyncio.ensure_future(cancel.wait()) if cancel is not None else None
@@ -185,6 +191,7 @@ async def _drive(
     verifier_files: Sequence[Path],
     progress: _Progress,
     lists_tools: bool,
+    reads_state: bool,
 ) -> EpisodeResult:
     digests = await asyncio.to_thread(_digests, verifier_files) if verifier_files else {}
 
@@ -209,6 +216,9 @@ async def _drive(
                     "not used. No score.",
                     claimed_reward=score.value,
                 )
+            found = await _final_state(session) if reads_state else {}
+            if found or progress.scores:
+                await tell("final_state", scores=progress.scores, **found)
             progress.verdict = EpisodeResult(
                 EpisodeState.SCORED,
                 None,
@@ -229,6 +239,14 @@ async def _drive(
             raw=exc.raw,
         )
     return progress.verdict
+
+
+async def _final_state(session: EpisodeSession) -> dict[str, Any]:
+    """{"state"} or {"error"}: a verdict that is here is not lost for want of a report."""
+    try:
+        return {"state": await session.state()}
+    except EpisodeError as exc:
+        return {"error": exc.message}
 
 
 async def _steps(
@@ -286,6 +304,7 @@ async def _one(
         return None, str(exc)
     progress.rewards.append(outcome.reward)
     progress.has_ended = outcome.done
+    progress.scores = reported_scores(outcome.observation.metadata)
     progress.at = f"after step {number}"
     await tell(
         "step",

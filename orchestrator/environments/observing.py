@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +15,10 @@ WORST_ESCAPE = 3
 """A character of a frame takes at most twelve in ASCII JSON (a pair of escapes), which is compared
 with four times the limit of a text.
 """
+
+SCORES = "rubric_scores"
+"""Key of the metadata under which an environment reports the scores of its own rubric."""
+MAX_SCORES = 200
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,23 @@ def observed(answer: Answer, max_chars: int) -> Observation:
         sha256=hashlib.sha256(encoded).hexdigest(),
         is_shortened=is_shortened,
     )
+
+
+def reported_scores(metadata: Mapping[str, Any]) -> dict[str, float | str | None]:
+    """Scores by name, for grading alone. What is no number stays as its text, which no criterion
+    takes for one; the log holds neither NaN nor infinity.
+    """
+    found = metadata.get(SCORES)
+    if not isinstance(found, Mapping):
+        return {}
+    return {str(name)[:200]: _score(found[name]) for name in list(found)[:MAX_SCORES]}
+
+
+def _score(value: Any) -> float | str | None:
+    if value is None:
+        return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and math.isfinite(value) else str(value)[:60]
 
 
 def shortened(value: dict[str, Any], max_chars: int) -> tuple[dict[str, Any], bool]:

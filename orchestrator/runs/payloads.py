@@ -72,6 +72,24 @@ def refused_payload(rejected: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+STATE_BYTES = 2**20
+"""Of a reported final state; one that is larger is not kept, and says so."""
+_NOT_REPORTED = frozenset({"episode_id", "step_count", "task"})
+
+
+def final_payload(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What an environment reported of its end, as criteria read it; never shown to the agent."""
+    scores = dict(told.get("scores") or {})
+    if "error" in told:
+        return {"components": scores, "state": {}, "error": kept(str(told["error"]))}
+    state = {k: v for k, v in told.get("state", {}).items() if k not in _NOT_REPORTED}
+    size_bytes = len(json.dumps(state, default=str))
+    if size_bytes > STATE_BYTES:
+        error = f"the final state takes {size_bytes:,} bytes; at most {STATE_BYTES:,} are kept"
+        return {"components": scores, "state": {}, "error": error}
+    return {"components": scores, "state": state, "error": ""}
+
+
 def capacity_payload(usage: Usage) -> dict[str, Any]:
     """How full a run's servers are; `text` says it in words."""
     return {
