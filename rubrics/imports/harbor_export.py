@@ -31,8 +31,8 @@ def from_spec(spec: RubricSpec) -> tuple[dict[str, str], tuple[Loss, ...]]:
         if getattr(spec, name) != getattr(plain, name):
             writing.lose(name, "has no form in judge files")
     if not spec.groups:
-        table = writing.file("judge", spec.criteria, spec.aggregation)
-        return _texts({"judge.toml": table} if table else {}), tuple(writing.losses)
+        only_table = writing.file("judge", spec.criteria, spec.aggregation)
+        return _texts({"judge.toml": only_table} if only_table else {}), tuple(writing.losses)
     tables: dict[str, Mapping[str, Any]] = {}
     parts = list(_parts(spec))
     for group, criteria in parts:
@@ -40,11 +40,11 @@ def from_spec(spec: RubricSpec) -> tuple[dict[str, str], tuple[Loss, ...]]:
         if table:
             tables[f"{group.name if NAME.fullmatch(group.name) else group.id}.toml"] = table
     if len(tables) == 1 and spec.aggregation is Aggregation.ALL_PASS:
-        ((name, table),) = tables.items()
+        ((name, alone),) = tables.items()
         only = parts[0][0]
         if only.aggregation is Aggregation.WEIGHTED_MEAN:
             scoring = {"aggregation": THRESHOLD, "threshold": only.threshold}
-            return _texts({name: {**table, "scoring": scoring}}), tuple(writing.losses)
+            return _texts({name: {**alone, "scoring": scoring}}), tuple(writing.losses)
     if tables:
         tables[REWARD_FILE] = _reward(spec, parts, tables, writing)
     return _texts(tables), tuple(writing.losses)

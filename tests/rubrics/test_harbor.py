@@ -19,7 +19,7 @@ from rubrics.types import Aggregation, State, Verdict
 from tests.rubrics.build import criterion, rubric
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60)
-SCALES = st.one_of(
+SCALES: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.just({}),
     st.integers(2, 10).map(lambda n: {"type": "likert", "points": n}),
     st.tuples(st.floats(-9, 9), st.floats(0.5, 99)).map(
@@ -41,7 +41,7 @@ CRITERIA = st.builds(
     SCALES,
     st.integers(1, 10),
 )
-SCORINGS = st.one_of(
+SCORINGS: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.just({}),
     st.just({"aggregation": "all-pass"}),
     st.floats(0.01, 1).map(lambda at: {"aggregation": "threshold", "threshold": at}),
