@@ -9,8 +9,8 @@ open. A run ends when no rollout is open.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -30,8 +30,10 @@ from orchestrator.environments.serving import data_folder, server_spec
 from orchestrator.events.services import LeaseLost, NewEvent
 from orchestrator.jobs.errors import Cancelled, Stopped
 from orchestrator.jobs.registry import JobContext
+from orchestrator.judging.services import grading_services
 from orchestrator.runs import queries
 from orchestrator.runs.conditions import keep_decisions, note_conditions
+from orchestrator.runs.grading import needs_services
 from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout, RolloutState, Run
 from orchestrator.runs.payloads import capacity_payload
 from orchestrator.runs.preparing import Prepared, prepare
@@ -41,6 +43,7 @@ from orchestrator.runs.recovery import replace_lost_rollouts
 from orchestrator.runs.rollout import AgentRollout, RolloutPlan
 from orchestrator.runs.services import end_failed_run, finish_run, mark_running
 from orchestrator.runs.signals import rollout_ended, run_progressed
+from rubrics.types import Services
 
 WATCH_S = 0.2
 """How soon a loop notices that it should end."""
@@ -91,12 +94,12 @@ async def _run_all(prepared: Prepared, gate: Gate, ctx: JobContext) -> None:
 
     announce = RunAnnounce(prepared.run, ctx)
 
-    async with Recorder(ctx.fence) as recorder, client:
+    async with Recorder(ctx.fence) as recorder, client, _services_for(prepared) as services:
 
         async def one(plan: RolloutPlan) -> None:
             async with slots:
                 conversation = conversation_for(prepared, client, support, plan)
-                rollout = AgentRollout(plan, conversation, recorder)
+                rollout = AgentRollout(plan, conversation, recorder, services)
                 await _attempt(rollout, plan, gate, recorder, announce)
 
         try:
@@ -112,6 +115,16 @@ async def _run_all(prepared: Prepared, gate: Gate, ctx: JobContext) -> None:
         await asyncio.to_thread(remember_tool_support, model=model, takes_tools=support.learned)
     if interruption:
         raise next((e for e in interruption if isinstance(e, LeaseLost)), interruption[0])
+
+
+@asynccontextmanager
+async def _services_for(prepared: Prepared) -> AsyncIterator[Services | None]:
+    """Judges and code, where the rubric asks for them."""
+    if not any(needs_services(plan.rubric) for plan in prepared.plans):
+        yield None
+        return
+    async with grading_services(prepared.run.project_id) as services:
+        yield services
 
 
 def _leaves(group: BaseExceptionGroup[Any]) -> list[Exception]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from orchestrator.runs.transcripts import assembled
 from rubrics.aggregate import aggregate
-from rubrics.grade import grade
-from rubrics.types import RubricSpec, Score, Step, Verdict
+from rubrics.grade import grade, grade_async
+from rubrics.kinds import KINDS
+from rubrics.types import RubricSpec, Scope, Score, Services, Step, Verdict
 
 
 @dataclass(frozen=True)
@@ -17,9 +19,23 @@ class Graded:
     verdicts: Sequence[Verdict]
 
 
-def grade_rollout(
+def needs_services(spec: RubricSpec) -> bool:
+    """Whether a criterion asks a judge or runs an author's code."""
+    return any(KINDS[criterion.kind].decide is None for criterion in spec.criteria)
+
+
+def reads_state(spec: RubricSpec) -> bool:
+    """Whether a criterion looks at what the environment reports of its end."""
+    return any(
+        criterion.scope is Scope.ENVIRONMENT_STATE or criterion.kind == "python"
+        for criterion in spec.criteria
+    )
+
+
+async def grade_rollout(
     *,
     spec: RubricSpec,
+    services: Services | None,
     steps: Sequence[Step],
     reward: float | None,
     task: str,
@@ -28,8 +44,12 @@ def grade_rollout(
     tokens: int,
     expected: str | None = None,
     cost_usd: float | None = None,
+    final: Mapping[str, Any] | None = None,
 ) -> Graded:
-    """One verdict per criterion and the score they make; a criterion that fails is errored."""
+    """One verdict per criterion and the score they make; a criterion that fails is errored.
+
+    `services`: needed where `needs_services` says so.
+    """
     transcript = assembled(
         steps=steps,
         reward=reward,
@@ -39,6 +59,10 @@ def grade_rollout(
         wall_s=wall_s,
         tokens=tokens,
         cost_usd=cost_usd,
+        final=final,
     )
-    verdicts = grade(spec, transcript)
+    if services is None:
+        verdicts = grade(spec, transcript)
+    else:
+        verdicts = await grade_async(spec, transcript, services=services)
     return Graded(score=aggregate(spec, verdicts), verdicts=verdicts)

@@ -1,9 +1,9 @@
 """The record of one rollout: its row, its events, its verdicts and tokens.
 
-An action is in the log before it is sent. What it brought is handed over at once, beside the
-agent's thinking, and is in the log before the next action is sent or a score is given: writes are
-committed in the order in which they were given. A write that fails ends the rollout at the next
-write that waits.
+An action is handed over when it is sent, and is in the log before anybody hears what it brought.
+That in turn is handed over at once, beside the agent's thinking, and is in the log before the next
+observation is heard or a score is given: writes are committed in the order in which they were
+given. A write that fails ends the rollout at the next write that waits.
 """
 
 from __future__ import annotations
@@ -162,6 +162,7 @@ class RolloutRecord:
                 value=verdict.value,
                 reason=verdict.reason,
                 cites=list(verdict.cites),
+                detail=dict(verdict.detail),
             )
             for verdict in graded.verdicts
         )

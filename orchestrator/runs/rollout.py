@@ -38,18 +38,19 @@ from orchestrator.runs.acting import (
     functions_of,
     said_in,
 )
-from orchestrator.runs.grading import grade_rollout
+from orchestrator.runs.grading import grade_rollout, reads_state
 from orchestrator.runs.models import Rollout, RolloutState
 from orchestrator.runs.payloads import (
     action_payload,
+    final_payload,
     observation_payload,
     refused_payload,
 )
 from orchestrator.runs.record import Announce, Ending, RolloutRecord
 from orchestrator.runs.recorder import Posted, Recorder
 from orchestrator.runs.seeds import derive_seed
-from orchestrator.runs.transcripts import step_of
-from rubrics.types import RubricSpec, Step
+from orchestrator.runs.transcripts import FINAL_STATE, step_of
+from rubrics.types import RubricSpec, Services, Step
 
 STILL_RUNS = frozenset({Cause.STEP_TIMEOUT, Cause.RESET_TIMEOUT})
 """Ends after which the server works on: it keeps the slot until it is done."""
@@ -97,12 +98,22 @@ class _Progress:
     sent_at: float = 0.0
     is_in_flight: bool = False
     """The server works on a request."""
+    final: Mapping[str, Any] | None = None
+    """Payload of what the environment reported of its end."""
 
 
 class AgentRollout:
     """Drives one rollout. `run` returns when it has ended or passes the interruption on."""
 
-    def __init__(self, plan: RolloutPlan, conversation: Conversation, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        plan: RolloutPlan,
+        conversation: Conversation,
+        recorder: Recorder,
+        services: Services | None = None,
+    ) -> None:
+        """`services`: judges and code, for rubrics that need them."""
+        self._services = services
         self._plan = plan
         self._rollout = plan.rollout
         self._conversation = conversation
@@ -148,6 +159,7 @@ class AgentRollout:
                     seed=self._rollout.seed,
                 ),
                 hook=self._hear,
+                reads_state=reads_state(self._plan.rubric),
                 lists_tools=True,
             )
             self._progress.is_in_flight = result.cause in STILL_RUNS
@@ -250,12 +262,17 @@ class AgentRollout:
         if event.kind == "action":
             said = progress.to_send.pop(0)
             progress.action = action_payload(payload["step"], said, payload["action"])
-            await self._record.append(NewEvent("action", progress.action))
+            # On its way into the log while the server works on it; what it brings waits for that.
+            self._record.post(NewEvent("action", progress.action))
             progress.sent_at = time.monotonic()
             progress.is_in_flight = True
         elif event.kind == "step":
             progress.is_in_flight = False
+            await self._record.flush()
             self._hear_step(payload)
+        elif event.kind == "final_state":
+            progress.final = final_payload(payload)
+            self._record.post(NewEvent(FINAL_STATE, progress.final))
         elif event.kind == "rejected":
             progress.is_in_flight = False
             progress.answers.append([Segment("warning", f"({payload['reason']})")])
@@ -303,8 +320,9 @@ class AgentRollout:
         progress, task = self._progress, self._rollout.task
         await self._record.flush()
         wall_s = time.monotonic() - self._started
-        graded = grade_rollout(
+        graded = await grade_rollout(
             spec=self._plan.rubric,
+            services=self._services,
             steps=[replace(step, seq=posted.done.result()) for posted, step in progress.steps],
             reward=result.reward,
             task=task.prompt,
@@ -313,6 +331,7 @@ class AgentRollout:
             tokens=progress.tokens_in + progress.tokens_out,
             expected=expected_in(task.spec),
             cost_usd=self._cost_usd,
+            final=progress.final,
         )
         await self._end(
             announce,

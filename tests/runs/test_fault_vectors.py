@@ -166,7 +166,7 @@ def _f06(outcome: Outcome) -> None:
 
 def _f07(outcome: Outcome) -> None:
     (action,) = actions(outcome)
-    assert len(action["text"]) < 10_000
+    assert len(action["text"]) < 50_000
     assert "17825" in action["text"]
 
 
