@@ -34,7 +34,8 @@ def action_payload(step: int, said: Said, shown: Mapping[str, Any] | None = None
         "form": form_of(action),
         "command": kept(text_in(action, "command")),
         "answer": kept(answer_in(action)),
-        **_call(action, shown or {}),
+        "tool": kept(text_in(action, "tool_name")),
+        "arguments": _arguments(action, shown or {}),
         "tokens": completion.tokens_out if completion is not None else 0,
         "logprob": sum(logprobs) if logprobs else None,
         "latency_s": round(completion.latency_s, 3) if completion is not None else 0.0,
@@ -103,16 +104,14 @@ def capacity_payload(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _call(action: Action, shown: Mapping[str, Any]) -> dict[str, Any]:
-    """The tool and what it was called with; nothing for actions that are no calls."""
-    tool = text_in(action, "tool_name")
-    if tool is None:
+def _arguments(action: Action, shown: Mapping[str, Any]) -> dict[str, Any]:
+    """What a tool was called with, as it is read back: the log replaces what a database refuses."""
+    arguments = shown.get("arguments") if text_in(action, "tool_name") is not None else None
+    if not isinstance(arguments, Mapping) or not arguments:
         return {}
-    arguments = shown.get("arguments")
-    if not isinstance(arguments, Mapping):
-        return {"tool": kept(tool), "arguments": {}}
-    # As it is read back: the log replaces characters that a database refuses.
-    return {"tool": kept(tool), "arguments": json.loads(storable(NewEvent("", dict(arguments))))}
+    kind = "action"
+    kept_arguments: dict[str, Any] = json.loads(storable(NewEvent(kind, dict(arguments))))
+    return kept_arguments
 
 
 def whole_number(value: object) -> int | None:

@@ -218,7 +218,7 @@ def fields_of(payload: ast.expr) -> set[str] | None:
 
 def documented_events() -> dict[str, set[str]]:
     found = {}
-    for heading in ("Run", "Rollout", "Registration of a source", "Tryout", "Climb"):
+    for heading in ("Run", "Rollout", "Re-grade", "Registration of a source", "Tryout", "Climb"):
         for row in rows(section(EVENTS, heading)):
             for kind in re.findall(r"`([^`]+)`", row[0]):
                 found[kind] = set(re.findall(r"`([^`]+)`", row[1]))
