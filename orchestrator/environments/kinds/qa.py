@@ -97,6 +97,7 @@ class QaKind:
                 *("--tasks", str(path), "--uds", "{socket}", "--capacity", str(capacity)),
             ),
             capacity=capacity,
+            max_servers=resources.max_servers,
             probe={"task": tasks[0].key},
         )
 

@@ -147,6 +147,7 @@ class SqlKind:
                 *("--capacity", str(capacity)),
             ),
             capacity=capacity,
+            max_servers=resources.max_servers,
             probe={"task": tasks[0].key},
             env={} if engine == "sqlite" else {"SQL_DSN": _dsn(source)},
         )
