@@ -86,3 +86,19 @@ def test_long_texts_are_compared_quickly() -> None:
     after = before.replace("word 777 ", "another 777 ")
     found = pieces(before, after)
     assert [kind for kind, _ in found] == ["gone", "new"]
+
+
+def test_a_difficulty_of_nothing_is_not_one_of_zero() -> None:
+    found = difference(side(make_task("q")), side(make_task("q", difficulty=0.0)))
+    assert [(c.name, c.before, c.after) for c in found.changed[0].fields] == [
+        ("difficulty", "", "0.0")
+    ]
+
+
+def test_the_source_which_may_hold_the_grader_is_shown_to_editors_alone() -> None:
+    before, after = (side(source={"grade": f"def grade(): return {n}"}) for n in (12, 4711))
+    assert "4711" in repr(difference(before, after, show_sealed=True))
+    for_viewer = difference(before, after)
+    assert [(c.name, c.is_sealed) for c in for_viewer.fields] == [("source", True)]
+    assert "4711" not in repr(for_viewer)
+    assert not for_viewer.is_empty

@@ -94,7 +94,9 @@ _PARTS = (
 
 
 def difference(before: Side, after: Side, *, show_sealed: bool = False) -> Difference:
-    """`show_sealed`: tell what solves train tasks; of select and test tasks it is never told."""
+    """`show_sealed`: tell what solves train tasks, and the source, which may hold the grader or
+    variables; of select and test tasks what solves them is never told.
+    """
     added = [after.tasks[key] for key in sorted(after.tasks.keys() - before.tasks.keys())]
     removed = [before.tasks[key] for key in sorted(before.tasks.keys() - after.tasks.keys())]
     changed = []
@@ -108,7 +110,7 @@ def difference(before: Side, after: Side, *, show_sealed: bool = False) -> Diffe
             n_same += 1
     return Difference(
         fields=[
-            FieldChange(name, as_text(before.fields.get(name)), as_text(value))
+            _change(name, before.fields.get(name), value, show_sealed or name != "source")
             for name, value in after.fields.items()
             if as_text(before.fields.get(name)) != as_text(value)
         ],
@@ -123,7 +125,7 @@ def _task_changes(old: NewTask, new: NewTask, show_sealed: bool) -> list[FieldCh
     may_tell = show_sealed and old.split == new.split == "train"
     found = []
     for part in _PARTS:
-        one, two = (getattr(task, part.name) or part.default for task in (old, new))
+        one, two = (_value(task, part) for task in (old, new))
         if one != two:
             found.append(_change(part.name, one, two, part.is_open or may_tell))
     one, two = old.spec or {}, new.spec or {}
@@ -131,6 +133,12 @@ def _task_changes(old: NewTask, new: NewTask, show_sealed: bool) -> list[FieldCh
         if one.get(name) != two.get(name):
             found.append(_change(name, one.get(name), two.get(name), may_tell))
     return found
+
+
+def _value(task: NewTask, part: _Part) -> Any:
+    """What is not set stands for the default; a difficulty of 0 is set."""
+    value = getattr(task, part.name)
+    return part.default if value in (None, "", [], {}) else value
 
 
 def _change(name: str, before: Any, after: Any, is_open: bool) -> FieldChange:
