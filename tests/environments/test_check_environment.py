@@ -11,6 +11,7 @@ from django.conf import settings
 from django.core.exceptions import PermissionDenied
 
 from orchestrator.environments import folders
+from orchestrator.environments.conformance import jobs, running
 from orchestrator.environments.conformance.catalogue import CATALOGUE
 from orchestrator.environments.conformance.finding import Finding, Status, passed
 from orchestrator.environments.conformance.graders import GRADERS
@@ -108,8 +109,16 @@ def test_a_failed_check_warns_on_runs_and_a_later_good_one_takes_it_back(
 
 
 def test_a_server_that_does_not_answer_fails_the_start_and_leaves_the_rest_untold(
-    people: People, tmp_path: Any
+    people: People, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked: list[str] = []
+
+    async def grade(grader: Any, *args: Any, **kwargs: Any) -> Any:
+        asked.append(next(name for name, known in GRADERS.items() if known is grader))
+        return await real_grade(grader, *args, **kwargs)
+
+    real_grade = running.grade
+    monkeypatch.setattr(jobs, "grade", grade)
     version = make_version(people, f"unix://{tmp_path}/none.sock")
     version.environment.kind = EnvironmentKind.URL
     check = run_check(people, version)
@@ -117,6 +126,7 @@ def test_a_server_that_does_not_answer_fails_the_start_and_leaves_the_rest_untol
     assert check.state == CheckState.COMPLETED
     assert found.pop("startup") == "fail"
     assert set(found.values()) == {"error"}
+    assert asked == ["startup"]
 
 
 def test_a_grader_that_breaks_leaves_its_neighbours_alone(

@@ -47,6 +47,7 @@ def check(ctx: JobContext) -> None:
                 ctx.progress()
                 if check_id == "startup" and graded.finding.status is Status.FAIL:
                     _give_up(run, ctx, graded.finding.evidence)
+                    break
     except (ServerStartError, ValueError) as exc:
         _give_up(run, ctx, quoted(str(exc), 500))
     services.finish_check(check=run, fence=ctx.fence)
