@@ -41,12 +41,36 @@ class EpisodeSettings:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in (
-            *("connect_timeout_s", "reset_timeout_s", "step_timeout_s", "episode_timeout_s"),
-        ):
-            if not 0 < getattr(self, name) < math.inf:
+        """`ValueError` that names the field; JSON that people wrote comes by here."""
+        for name in ("connect_timeout_s", "reset_timeout_s", "step_timeout_s", "episode_timeout_s"):
+            if not (_is_number(getattr(self, name)) and getattr(self, name) > 0):
                 raise ValueError(f"{name} must be a positive number of seconds")
-        if self.max_steps < 1 or self.max_rejected_actions < 1:
-            raise ValueError("max_steps and max_rejected_actions must be at least 1")
+        if not _is_number(self.slot_wait_s) or self.slot_wait_s < 0:
+            raise ValueError("slot_wait_s must be a number of seconds, 0 or more")
+        for name in (
+            *("max_steps", "max_rejected_actions", "max_text_chars"),
+            *("max_action_bytes", "max_observation_bytes"),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a whole number, at least 1")
         if self.reward_aggregate not in ("last", "sum"):
             raise ValueError("reward_aggregate is last or sum")
+        if self.reward_range is not None:
+            _check_range(self.reward_range)
+        if self.truncation_reward is not None and not _is_number(self.truncation_reward):
+            raise ValueError("truncation_reward must be a number")
+        files: object = self.verifier_files
+        if not isinstance(files, tuple | list):
+            raise ValueError("verifier_files must be a list of paths")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _check_range(bounds: object) -> None:
+    if not isinstance(bounds, tuple | list) or len(bounds) != 2 or not all(map(_is_number, bounds)):
+        raise ValueError("reward_range needs a least and a greatest reward: [0, 1]")
+    if bounds[0] >= bounds[1]:
+        raise ValueError("reward_range needs a least reward below the greatest")
