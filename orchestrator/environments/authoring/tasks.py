@@ -174,17 +174,13 @@ def _move(
     draft: EnvironmentDraft, splits: dict[str, str], chosen: list[NewTask], label: str
 ) -> Moved:
     dropped = [task for task in chosen if task.reference and splits[task.key] != Split.TRAIN]
-    DraftTask.objects.filter(draft=draft, key__in=[task.key for task in dropped]).update(
-        reference=None
-    )
     by_split: dict[str, list[str]] = {}
     for task in chosen:
         by_split.setdefault(splits[task.key], []).append(task.key)
     for split, keys in by_split.items():
         for start in range(0, len(keys), 500):
-            DraftTask.objects.filter(draft=draft, key__in=keys[start : start + 500]).update(
-                split=split
-            )
+            part = DraftTask.objects.filter(draft=draft, key__in=keys[start : start + 500])
+            part.update(split=split, **({} if split == Split.TRAIN else {"reference": None}))
     keep(draft, undo=inverse(f"{label} of {_count(chosen)}", restore=chosen))
     return Moved(len(chosen), len(dropped))
 

@@ -41,13 +41,7 @@ def open_doorway(pid: int, uid: int | None) -> socket.socket:
     """
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with here, there:
-        command = [
-            os.environ.get("PYX", sys.executable),
-            "-I",
-            "-S",
-            os.path.abspath(__file__),
-            str(pid),
-        ]
+        command = [sys.executable, "-I", "-S", os.path.abspath(__file__), str(pid)]
         try:
             done = subprocess.run(
                 [*command, "" if uid is None else str(uid), str(there.fileno())],
