@@ -6,13 +6,26 @@ review* when they could take it now, and *needs others* when they could not.
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Exists, F, Max, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import (
+    Count,
+    Exists,
+    F,
+    IntegerField,
+    Max,
+    OuterRef,
+    Prefetch,
+    Q,
+    QuerySet,
+    Subquery,
+)
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from orchestrator.projects.models import Membership, Role, User
@@ -29,7 +42,8 @@ from orchestrator.review.models import (
     SeatState,
 )
 from orchestrator.review.reservations import count_seats, live, open_to
-from orchestrator.runs.models import VerdictRecord
+from orchestrator.runs.models import Rollout, Run, VerdictRecord
+from rubrics.models import RubricVersion
 
 ITEMS_SHOWN = 200
 ENTRIES_SHOWN = 100
@@ -81,9 +95,17 @@ def counts(
     }
 
 
-def count_needing(project_id: int, user: User, now: datetime) -> QuerySet[ReviewItem]:
-    """Items of the project that the user could take now, for the rail's count."""
-    return open_to(user, now).filter(queue__project_id=project_id).order_by()
+def n_to_review(user: User) -> Coalesce:
+    """How many items of the project of `OuterRef` the user could take now, as a subquery."""
+    found = (
+        open_to(user, timezone.now())
+        .filter(queue__project_id=OuterRef("pk"))
+        .order_by()
+        .values("queue__project_id")
+        .annotate(n=Count("pk"))
+        .values("n")
+    )
+    return Coalesce(Subquery(found, output_field=IntegerField()), 0)
 
 
 @dataclass(frozen=True)
@@ -302,3 +324,71 @@ def verdicts_of(rollout_ids: Iterable[int], rubric_id: int) -> dict[int, Mapping
     for record in records:
         found[record.rollout_id][record.criterion] = record
     return dict(found)
+
+
+def is_done_by(item: ReviewItem, user: User) -> bool:
+    return ReviewSeat.objects.filter(item=item, user=user, state=SeatState.DONE).exists()
+
+
+def rollout_in(project_id: int, rollout_id: int) -> Rollout | None:
+    return (
+        Rollout.everything.select_related("run", "task")
+        .filter(run__project_id=project_id, pk=rollout_id)
+        .first()
+    )
+
+
+OUTCOMES = {
+    "all": Q(),
+    "passed": Q(state="scored", score__gte=0.5),
+    "failed": Q(state="scored", score__lt=0.5),
+    "errored": Q(state="errored"),
+}
+"""What of a run to add to a queue."""
+
+
+def rollouts_to_add(run: Run, *, outcome: str = "all", at_most: int | None = None) -> list[Rollout]:
+    """Ended rollouts of a run; with `at_most`, a sample that is the same each time."""
+    found = Rollout.objects.filter(OUTCOMES[outcome], run=run).order_by("id")
+    if at_most is None:
+        return list(found)
+    by_chance = sorted(
+        found, key=lambda r: hashlib.sha256(f"sample {r.run_id}/{r.pk}".encode()).digest()
+    )
+    return sorted(by_chance[:at_most], key=lambda r: r.pk)
+
+
+def recent_runs(project_id: int) -> list[Run]:
+    return list(
+        Run.objects.filter(project_id=project_id)
+        .select_related("environment_version__environment")
+        .order_by("-pk")[:50]
+    )
+
+
+def newest_versions(project_id: int) -> list[RubricVersion]:
+    """The newest version of each rubric."""
+    found: dict[int, RubricVersion] = {}
+    versions = RubricVersion.objects.filter(rubric__project_id=project_id)
+    for version in versions.select_related("rubric").order_by("rubric__name", "-number"):
+        found.setdefault(version.rubric_id, version)
+    return list(found.values())
+
+
+def version_in(project_id: int, version_id: int) -> RubricVersion | None:
+    found = RubricVersion.objects.select_related("rubric")
+    return found.filter(rubric__project_id=project_id, pk=version_id).first()
+
+
+def rollouts_in(project_id: int, ids: Iterable[int]) -> list[Rollout]:
+    found = Rollout.everything.filter(pk__in=list(ids), run__project_id=project_id)
+    return list(found.order_by("pk"))
+
+
+def run_in(project_id: int, run_id: int) -> Run | None:
+    return Run.objects.filter(project_id=project_id, pk=run_id).first()
+
+
+def items_in(queue: ReviewQueue, ids: Iterable[int]) -> list[ReviewItem]:
+    found = ReviewItem.objects.filter(queue=queue, pk__in=list(ids))
+    return list(found.select_related("queue", "rollout__task", "other"))

@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from orchestrator.projects.access import role_in
-from orchestrator.projects.models import Project, Role
+from orchestrator.projects.models import Project, Role, User
 from orchestrator.projects.queries import projects_of
 from orchestrator.web.health import Sign, signs
 from orchestrator.web.queries import RailCounts, rail_counts
@@ -27,6 +27,7 @@ class Entry:
     count: int = 0
     is_minor: bool = False
     """Goes behind *More* at phone width."""
+    count_means: str = "in progress"
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,14 @@ def entries(project_id: int, counts: RailCounts) -> list[Entry]:
         Entry("environments", "Environments", url("environments")),
         Entry("runs", "Runs", url("runs"), counts.runs),
         Entry("rubrics", "Rubrics", url("rubrics"), is_minor=True),
+        Entry(
+            "review",
+            "Review",
+            url("review"),
+            counts.review,
+            is_minor=True,
+            count_means="waiting for you",
+        ),
         Entry("train", "Train", url("training"), counts.training, is_minor=True),
         Entry("ladder", "Ladder", url("climbs"), counts.climbs),
     ]
@@ -83,12 +92,14 @@ def page(
     """Renders a page in its frame. The caller has authorised the project."""
     role = role_in(request.user, project.pk)
     assert role is not None, "the view must have fetched the project through access"
+    # Viewers see queues and review nothing.
+    reviewer = request.user if isinstance(request.user, User) and role != Role.VIEWER else None
     frame = Frame(
         project=project,
         role=role,
         projects=list(projects_of(request.user)),
         section=section,
-        entries=entries(project.pk, rail_counts(project.pk)),
+        entries=entries(project.pk, rail_counts(project.pk, reviewer)),
         crumbs=crumbs,
         signs=signs(),
     )

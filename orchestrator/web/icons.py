@@ -7,6 +7,7 @@ ICONS: dict[str, str] = {
     "environments": "M2 3.5h12v9H2zM4.5 6.5l2 1.75-2 1.75M8.5 10h3",
     "runs": "M3 4h10M3 8h10M3 12h6",
     "rubrics": "M3 4l1.2 1.2L6.5 3M3 10l1.2 1.2L6.5 9M9 4.5h4M9 10.5h4",
+    "review": "M2 3h12v7.5H8.5L5.5 13v-2.5H2zM5 6h6M5 8h3.5",
     "train": "M2 13c3 0 3-9 6-9s3 6 6 6",
     "ladder": "M2.5 13h3v-3h3V7h3V4h2",
     "settings": (

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Avg, Count, IntegerField, Model, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Avg, Count, IntegerField, Model, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
 from optimizer.models import Blob, Comparison, HarnessVersion
 from orchestrator.climbs.models import Climb, ClimbRun, ClimbState, Rung
 from orchestrator.environments.models import Environment, EnvironmentVersion, Split, Task
 from orchestrator.events.models import Event, Stream
-from orchestrator.projects.models import ApiToken, Membership, Project
+from orchestrator.projects.models import ApiToken, Membership, Project, User
+from orchestrator.review.queries import n_to_review
 from orchestrator.runs.models import Rollout, Run, RunState
 from orchestrator.runs.queries import RunRow, list_runs
 from rubrics.models import Rubric
@@ -33,10 +34,11 @@ class RailCounts:
     runs: int = 0
     climbs: int = 0
     training: int = 0
+    review: int = 0
 
 
-def rail_counts(project_id: int) -> RailCounts:
-    """One query."""
+def rail_counts(project_id: int, reviewer: User | None) -> RailCounts:
+    """One query. `reviewer`: whose review items are counted; None for who may not review."""
 
     def running(model: type[Model], states: Sequence[str]) -> Coalesce:
         rows = (
@@ -54,8 +56,9 @@ def rail_counts(project_id: int) -> RailCounts:
             live_runs=running(Run, [RunState.RUNNING, RunState.QUEUED]),
             live_climbs=running(Climb, LIVE_CLIMBS),
             live_training=running(TrainingJob, [TrainingState.RUNNING, TrainingState.QUEUED]),
+            to_review=n_to_review(reviewer) if reviewer else Value(0),
         )
-        .values_list("live_runs", "live_climbs", "live_training")
+        .values_list("live_runs", "live_climbs", "live_training", "to_review")
         .first()
     )
     return RailCounts(*row) if row else RailCounts()

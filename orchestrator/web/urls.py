@@ -95,7 +95,12 @@ urlpatterns = [
     ),
     path("p/<int:project_id>/rubrics/", rubrics.rubric_list, name="rubrics"),
     path("p/<int:project_id>/rubrics/", include("orchestrator.web.rubric_urls")),
+    path(
+        "p/<int:project_id>/rubrics/<int:rubric_id>/calibration/",
+        include("orchestrator.web.calibration_urls"),
+    ),
     path("p/<int:project_id>/rubrics/<int:rubric_id>/", rubrics.rubric_detail, name="rubric"),
+    path("p/<int:project_id>/review/", include("orchestrator.web.review_urls")),
     path("p/<int:project_id>/train/", training.training_list, name="training"),
     path("p/<int:project_id>/train/<int:job_id>/", training.training_detail, name="training_job"),
     path("p/<int:project_id>/ladder/", climbs.climb_list, name="climbs"),

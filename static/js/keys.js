@@ -7,7 +7,7 @@ export function mountKeys() {
   }
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-    if (event.target.closest?.("input, select, textarea, [contenteditable]")) {
+    if (event.target.closest?.("input:not([type=radio]), select, textarea, [contenteditable]")) {
       if (event.key === "Escape" && event.target.matches("[data-filter]")) event.target.blur();
       return;
     }

@@ -3,6 +3,7 @@
 const modules = {
   theme: () => import("./theme.js"),
   checks: () => import("./checks.js"),
+  calibration: () => import("./calibration.js"),
   status: () => import("./status.js"),
   autosubmit: () => import("./autosubmit.js"),
   tabs: () => import("./tabs.js"),
@@ -14,6 +15,10 @@ const modules = {
   "authoring-bulk": () => import("./authoring_bulk.js"),
   "authoring-registration": () => import("./authoring_registration.js"),
   "rubric-editor": () => import("./rubric_editor.js"),
+  "run-bulk": () => import("./run_bulk.js"),
+  review: () => import("./review.js"),
+  "review-new": () => import("./review_new.js"),
+  "review-ticks": () => import("./review_ticks.js"),
   tryout: () => import("./tryout.js"),
 };
 

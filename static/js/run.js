@@ -100,6 +100,11 @@ class Table {
     if (!row) {
       row = this.template.content.firstElementChild.cloneNode(true);
       row.dataset.id = id;
+      const tick = row.querySelector("input[name=rollout]");
+      if (tick) {
+        tick.value = id;
+        tick.ariaLabel = `Tick ${rollout.task}${rollout.replicate ? ` #${rollout.replicate}` : ""}`;
+      }
       row.querySelector("a").href = this.element.dataset.rolloutUrl.replace("/rollouts/0/", `/rollouts/${id}/`);
       this.rows.set(id, row);
       this.body.append(row);

@@ -49,8 +49,9 @@ def passes(servers: dict[str, str], data: Path, *arguments: str) -> None:
     assert answer.returncode == 0, answer.stdout[-6000:] + answer.stderr[-2000:]
 
 
-def test_jobs_and_events_behave_the_same(servers: dict[str, str], tmp_path: Path) -> None:
-    passes(servers, tmp_path, "tests/jobs", "tests/events", "-m", "not slow and not stack")
+def test_jobs_events_and_review_behave_the_same(servers: dict[str, str], tmp_path: Path) -> None:
+    folders = ["tests/jobs", "tests/events", "tests/review"]
+    passes(servers, tmp_path, *folders, "-m", "not slow and not stack and not browser")
 
 
 @pytest.mark.slow

@@ -165,7 +165,7 @@ class Reviewing(RuleBasedStateMachine):
 
 def run(max_examples: int, steps: int) -> None:
     Reviewing.world = World()
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Reviewing,
         settings=settings(
             max_examples=max_examples,

@@ -15,6 +15,7 @@ from orchestrator.runs.models import Rollout, Run
 from orchestrator.web import urls
 from tests.base import People
 from tests.web import test_authoring_access as authoring
+from tests.web import test_review_pages as review
 from tests.web.build import (
     make_climb,
     make_rollout,
@@ -126,7 +127,8 @@ def test_every_address_is_under_test() -> None:
         for pattern in urls.urlpatterns
         for item in getattr(pattern, "url_patterns", [pattern])
     }
-    assert names == set(PAGES) | WRITES | FOR_EDITORS | authoring.PAGES | authoring.WRITES
+    known = set(PAGES) | WRITES | FOR_EDITORS | authoring.PAGES | authoring.WRITES
+    assert names == known | review.PAGES | review.FOR_EDITORS | review.WRITES
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -9,6 +9,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from orchestrator.review.queries import names_of_queues
 from orchestrator.runs.queries import rollout_detail
 from orchestrator.web import access, queries
 from orchestrator.web.figures import stacked
@@ -65,6 +66,7 @@ def rollout_page(request: HttpRequest, project_id: int, rollout_id: int) -> Http
         token_rows=[(row, token_spans(row)) for row in queries.token_rows(shown.pk)],
         last_seq=events[-1].seq if events else 0,
         is_live=shown.state in ("pending", "running"),
+        queues=names_of_queues(project_id),
     )
 
 

@@ -8,6 +8,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from orchestrator.projects.access import project_for_view
+from orchestrator.review.queries import names_of_queues
 from orchestrator.runs.models import Purpose, RolloutState, RunState
 from orchestrator.runs.queries import capacity_text, rollout_row, rollouts_of, tally
 from orchestrator.runs.services import cancel_run
@@ -81,6 +82,7 @@ def run_detail(request: HttpRequest, project_id: int, run_id: int) -> HttpRespon
         climb_run=queries.climb_of_run(run.pk),
         last_seq=last_seq,
         states=RolloutState.values,
+        queues=names_of_queues(project_id),
     )
 
 
