@@ -29,6 +29,13 @@ class RubricVersion(models.Model):
     spec = models.JSONField()
     """`rubrics.types.RubricSpec` as JSON."""
     sha256 = models.CharField(max_length=64)
+    note = models.TextField(blank=True)
+    """What its publisher says of it; required where golden cases did not hold."""
+    failed_golden = models.JSONField(default=list)
+    """Names of the golden cases that did not hold when it was published all the same."""
+    published_by = models.ForeignKey(
+        "projects.User", null=True, on_delete=models.SET_NULL, related_name="+"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -36,6 +36,10 @@ class Note:
     code: str = ""
     fix: str = ""
 
+    @property
+    def label(self) -> str:
+        return self.field.removeprefix("params.").replace("_", " ")
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -67,6 +71,16 @@ def read(data: Mapping[str, Any]) -> Reading:
         if spec is not None or f.criterion
     ]
     return Reading(spec, problems, findings)
+
+
+def criterion_alone(criterion: Mapping[str, Any]) -> Criterion | None:
+    """One criterion without its group, whatever stands beside it; None if it cannot be graded."""
+    return _alone(criterion)[0]
+
+
+def problems_alone(criterion: Mapping[str, Any]) -> list[Note]:
+    """What keeps one criterion from being graded, whatever stands beside it."""
+    return _alone(criterion)[1]
 
 
 def _alone(data: Mapping[str, Any]) -> tuple[Criterion | None, list[Note]]:
