@@ -41,6 +41,10 @@ class FieldChange:
     after: str
 
     @property
+    def label(self) -> str:
+        return self.name.removeprefix("params.").replace("_", " ")
+
+    @property
     def pieces(self) -> list[Piece]:
         return pieces(self.before, self.after)
 

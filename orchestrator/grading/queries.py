@@ -6,9 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.db.models import Max
+
 from orchestrator.agents.models import ModelEndpoint
-from orchestrator.grading.models import RubricDraft
-from orchestrator.runs.models import Rollout
+from orchestrator.environments.models import EnvironmentVersion
+from orchestrator.grading.models import RubricDraft, RubricSuggestion
+from orchestrator.runs.models import Rollout, Run
 from rubrics.models import Rubric, RubricVersion
 
 
@@ -44,6 +47,25 @@ def endpoints_of(project_id: int) -> Sequence[Mapping[str, Any]]:
     """Models that may be asked, the project's judge first."""
     rows = ModelEndpoint.objects.filter(project_id=project_id).order_by("-is_judge", "name")
     return [{"id": row.pk, "name": row.name, "is_judge": row.is_judge} for row in rows]
+
+
+def environments_of(project_id: int) -> Sequence[Mapping[str, Any]]:
+    """The newest version of each, with what a choice shows; those with recent rollouts first."""
+    newest: dict[int, EnvironmentVersion] = {}
+    rows = EnvironmentVersion.objects.filter(environment__project_id=project_id)
+    for row in rows.select_related("environment").order_by("environment_id", "number"):
+        newest[row.environment_id] = row
+    used = dict(
+        Run.objects.filter(project_id=project_id)
+        .values_list("environment_version__environment_id")
+        .annotate(newest=Max("id"))
+    )
+    listed = sorted(newest.values(), key=lambda row: -used.get(row.environment_id, 0))
+    return [{"id": row.pk, "name": row.environment.name} for row in listed]
+
+
+def newest_suggestion(rubric: Rubric) -> RubricSuggestion | None:
+    return RubricSuggestion.objects.select_related("endpoint").filter(rubric=rubric).first()
 
 
 def json_answers(project_id: int, n_rollouts: int = 200) -> list[Any]:

@@ -11,7 +11,8 @@ from typing import Any
 
 from orchestrator.grading.diff import RubricDiff, difference
 from orchestrator.grading.findings import Note, Reading
-from orchestrator.grading.models import RubricDraft
+from orchestrator.grading.models import RubricDraft, RubricSuggestion
+from orchestrator.grading.suggest.services import OPEN_STATES
 from rubrics.judge.view import PARTS
 from rubrics.kinds import KINDS
 from rubrics.kinds.base import Kind, Param
@@ -188,6 +189,23 @@ def changes(found: RubricDiff) -> list[Json]:
 
 def _field_changes(fields: Any) -> list[Json]:
     return [{"name": f.name, "before": f.before, "after": f.after} for f in fields]
+
+
+def suggestion(row: RubricSuggestion | None) -> Json | None:
+    if row is None:
+        return None
+    return {
+        "id": row.pk,
+        "state": row.state,
+        "is_open": row.state in OPEN_STATES,
+        "progress": row.progress or row.get_state_display(),
+        "error": row.error,
+        "criteria": row.criteria,
+        "left_out": row.left_out,
+        "raw": row.raw,
+        "by": row.endpoint.name if row.endpoint else "a model that was removed",
+        "at": row.created_at.isoformat(),
+    }
 
 
 CHOICES: Json = {

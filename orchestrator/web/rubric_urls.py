@@ -8,6 +8,7 @@ from orchestrator.web.views import (
     rubric_editor,
     rubric_new,
     rubric_publish,
+    rubric_suggest,
     rubric_versions,
 )
 
@@ -22,6 +23,12 @@ urlpatterns = [
         "<int:rubric_id>/edit/discard/",
         rubric_editor.rubric_draft_discard,
         name="rubric_draft_discard",
+    ),
+    path("<int:rubric_id>/edit/suggest/", rubric_suggest.rubric_suggest, name="rubric_suggest"),
+    path(
+        "<int:rubric_id>/edit/suggest/<int:suggestion_id>/",
+        rubric_suggest.rubric_suggestion,
+        name="rubric_suggestion",
     ),
     path("<int:rubric_id>/publish/", rubric_publish.rubric_publish, name="rubric_publish"),
     path("<int:rubric_id>/versions/", rubric_versions.rubric_versions, name="rubric_versions"),

@@ -54,13 +54,16 @@ export function complete(area, host, entries) {
   };
 
   const place = () => {
+    /* Fixed to the window: the field scrolls by itself, and would cut the list off. */
     const style = getComputedStyle(area);
+    const box = area.getBoundingClientRect();
     const { token, line } = before();
     const row = area.value.slice(0, area.selectionStart).split("\n").length;
     const isCode = area.matches("textarea");
-    list.style.top = isCode ? `${row * parseFloat(style.lineHeight) + parseFloat(style.paddingTop)}px` : "100%";
-    const left = isCode ? (line.length - token.length) * 7.4 : 0;
-    list.style.left = `${Math.max(0, Math.min(left, host.clientWidth - 300))}px`;
+    const top = isCode ? box.top + parseFloat(style.paddingTop) + row * parseFloat(style.lineHeight) : box.bottom;
+    const left = isCode ? box.left + parseFloat(style.paddingLeft) + (line.length - token.length) * widthOf(style) : box.left;
+    list.style.top = `${Math.min(top + 2, innerHeight - list.offsetHeight - 8)}px`;
+    list.style.left = `${Math.max(8, Math.min(left, innerWidth - list.offsetWidth - 8))}px`;
   };
 
   const accept = () => {
@@ -74,6 +77,7 @@ export function complete(area, host, entries) {
 
   area.addEventListener("input", () => show(false));
   area.addEventListener("blur", close);
+  addEventListener("scroll", () => list.hidden || close(), { capture: true, passive: true });
   area.addEventListener("click", close);
   area.addEventListener("keydown", (event) => {
     if (event.key === " " && event.ctrlKey) {
@@ -96,6 +100,12 @@ export function complete(area, host, entries) {
     active = [...list.children].indexOf(event.target.closest("li"));
     if (active >= 0) accept();
   });
+}
+
+function widthOf(style) {
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = `${style.fontSize} ${style.fontFamily}`;
+  return pen.measureText("m").width;
 }
 
 /* As if it were typed: the field's own undo knows it. */

@@ -9,6 +9,7 @@ import { askMerge } from "./rubric_merge.js";
 import { Saving } from "./rubric_saving.js";
 import { newGroup, showNotes, showScore } from "./rubric_score.js";
 import { Store } from "./rubric_store.js";
+import { Suggestions } from "./rubric_suggest.js";
 
 export function mount(root) {
   const data = JSON.parse(document.getElementById("rubric-data").textContent);
@@ -36,6 +37,7 @@ class Editor {
       onStale: (stale) => this.stale(stale),
       onTrouble: (text) => this.trouble(text),
     });
+    new Suggestions({ box: this.find("suggest"), data, token: this.saving.token, take: (criterion) => this.take(criterion) });
     this.store.addEventListener("change", (event) => this.changed(event.detail.structural));
     this.wire();
     this.show(true);
@@ -162,6 +164,7 @@ class Editor {
     if (!isSame) this.show(true);
     history.replaceState(null, "", `#${encodeURIComponent(id)}`);
     document.dispatchEvent(new CustomEvent("rubric:chosen", { detail: { criterion: id } }));
+    if (!isByKey && !isSame) this.form.card.scrollIntoView({ block: "nearest" });
     if (isByKey) this.form.card.querySelector("[data-name]")?.focus();
     else this.list.focus(id);
   }
@@ -272,6 +275,8 @@ class Editor {
   neighbour(step) {
     const ids = this.store.criteria.map((criterion) => criterion.id);
     const id = ids[ids.indexOf(this.list.focused) + step];
-    if (id) this.choose(id);
+    if (!id) return;
+    this.choose(id);
+    this.list.list.querySelector(".on")?.scrollIntoView({ block: "nearest" });
   }
 }

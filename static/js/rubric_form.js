@@ -31,7 +31,7 @@ export class CriterionForm {
   }
 
   setParam = (name, value, isWhole = false) =>
-    this.store.setParam(this.id, name, value, isWhole ? { structural: false, run: "" } : undefined);
+    this.store.setParam(this.id, name, value, isWhole ? { structural: isWhole === "structural" } : undefined);
 
   set(name, value, fallback, options) {
     this.store.set(this.id, name, value, fallback, options);

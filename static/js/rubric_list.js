@@ -16,6 +16,8 @@ export class CriteriaList {
   }
 
   show(selected) {
+    this.selected = selected;
+    if (this.dragged) return; // drawn anew it would fall from the hand; the end of the drag draws
     const focused = this.list.contains(document.activeElement) ? document.activeElement.closest("[data-id]")?.dataset.id : null;
     const groups = new Map(this.store.groups.map((group) => [group.id, group]));
     this.list.replaceChildren(...this.store.criteria.map((criterion) => this.card(criterion, selected, groups)));
@@ -84,8 +86,10 @@ export class CriteriaList {
     event.preventDefault();
     const ids = this.store.criteria.map((criterion) => criterion.id).filter((id) => id !== this.dragged);
     const at = ids.indexOf(card.dataset.id);
-    if (at >= 0) this.store.moveTo(this.dragged, at + (this.isBelow(event, card) ? 1 : 0));
+    const id = this.dragged;
+    const place = at + (this.isBelow(event, card) ? 1 : 0);
     this.end();
+    if (at >= 0) this.store.moveTo(id, place);
   }
 
   isBelow(event, card) {
@@ -99,8 +103,8 @@ export class CriteriaList {
 
   end() {
     this.unmark();
-    this.list.querySelector(".dragged")?.classList.remove("dragged");
     this.dragged = null;
+    this.show(this.selected);
   }
 }
 
@@ -109,8 +113,14 @@ function about(criterion, kind) {
   const params = criterion.params ?? {};
   if (params.question) return String(params.question);
   if (params.source) return docOf(String(params.source)) || kind?.about || "";
-  const said = Object.entries(params).map(([name, value]) => `${name.replaceAll("_", " ")}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
+  const said = Object.entries(params).map(([name, value]) => `${name.replaceAll("_", " ")}: ${plain(value)}`);
   return said.join(" · ") || kind?.about || "";
+}
+
+function plain(value) {
+  if (typeof value === "string") return value;
+  if (Array.isArray(value) && value.every((item) => typeof item === "string")) return value.join(", ");
+  return JSON.stringify(value);
 }
 
 function docOf(source) {

@@ -3,16 +3,35 @@ import { codeField } from "./rubric_code.js";
 import { complete } from "./rubric_complete.js";
 import { field, h, newId, words } from "./rubric_dom.js";
 
+const LABELS = { allows_na: "May not apply", max_tokens: "Longest reply, in tokens" };
+const RARE = new Set(["allows_na", "temperature", "seed", "max_tokens", "repeats"]);
+/* Set for a range only. */
+const OF_A_RANGE = new Set(["min", "max", "anchors"]);
 const LONG = new Set(["question"]);
 const CODE = { source: "python", query: "sql" };
 
 export function paramFields(criterion, kind, data, set) {
-  return kind.params.map((param) => paramField(param, criterion.params?.[param.name], data, set));
+  const values = criterion.params ?? {};
+  const isBinary = kind.params.some((param) => param.name === "scale") && (values.scale ?? "binary") === "binary";
+  const shown = kind.params.filter((param) => !(isBinary && OF_A_RANGE.has(param.name) && values[param.name] === undefined));
+  const build = (param) => paramField(param, values[param.name], data, set);
+  const rare = shown.filter((param) => RARE.has(param.name));
+  const usual = shown.filter((param) => !RARE.has(param.name)).map(build);
+  if (!rare.length) return usual;
+  return [
+    ...usual,
+    h(
+      "details",
+      { class: "fold wide", open: rare.some((param) => values[param.name] !== undefined) },
+      h("summary", { class: "small" }, "How it is asked"),
+      h("div", { class: "form crit-form pad" }, rare.map(build)),
+    ),
+  ];
 }
 
 function paramField(param, value, data, set) {
-  const label = words(param.name).replace(/^./, (letter) => letter.toUpperCase());
-  const help = param.about + byDefault(param);
+  const label = (LABELS[param.name] ?? words(param.name)).replace(/^./, (letter) => letter.toUpperCase());
+  const help = param.about;
   const options = { help, note: `params.${param.name}` };
   if (param.type === "flag") return flag(param, value, label, help, set);
   if (param.options.length) return several(param, value, label, help, set);
@@ -23,12 +42,6 @@ function paramField(param, value, data, set) {
   if (param.type === "number" || param.type === "count") return field(label, number(param, value, set), options);
   if (param.type === "texts" || param.type === "patterns") return field(label, lines(param, value, set), { ...wide, help: `${help}; one in each line` });
   return text(param, value, label, data, set, wide);
-}
-
-function byDefault({ default: value, required, choices }) {
-  if (required || value === null || value === undefined || value === "" || choices.length) return "";
-  if (typeof value === "boolean") return "";
-  return ` (${Array.isArray(value) ? value.join(", ") : value} unless given)`;
 }
 
 function flag(param, value, label, help, set) {
@@ -68,7 +81,7 @@ function several(param, value, label, help, set) {
     { class: "field wide" },
     h("legend", {}, label),
     h("div", { class: "radios line" }, param.options.map(box)),
-    h("p", { class: "help" }, help.replace(/ \(.*/, "").replace(/:.*/, "")),
+    h("p", { class: "help" }, help.replace(/:.*/, "")),
     notes(param),
   );
 }
@@ -76,7 +89,7 @@ function several(param, value, label, help, set) {
 function choice(param, value, set) {
   const select = h(
     "select",
-    { onchange: () => set(param.name, select.value === (param.default ?? "") ? undefined : select.value, true) },
+    { onchange: () => set(param.name, select.value === (param.default ?? "") ? undefined : select.value, param.name === "scale" ? "structural" : true) },
     param.default || param.required ? null : h("option", { value: "" }, "–"),
     param.choices.map((option) => h("option", { value: option }, words(option))),
   );

@@ -82,6 +82,7 @@ export class Store extends EventTarget {
     const kind = this.kinds.get(kindName);
     const criterion = { id: this.unused(kindName), kind: kindName };
     if (Object.keys(kind.start).length) criterion.params = structuredClone(kind.start);
+    criterion.scope = kind.scopes[0];
     this.fit(criterion, kind);
     this.fresh.add(criterion.id);
     this.insert(`adding of ${kind.label}`, criterion, after);

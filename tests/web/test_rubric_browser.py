@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from orchestrator.agents.models import EndpointKind, ModelEndpoint
 from orchestrator.grading.drafts import create_rubric, save_draft, start_draft
 from orchestrator.grading.models import RubricDraft
 from orchestrator.grading.publish import publish
 from rubrics.models import Rubric, RubricVersion
 from tests.base import make_people
 from tests.browser import sign_in
+from tests.doubles.model_server import ScriptedModel
 from tests.live import LiveStack
 from tests.waiting import wait_until
+from tests.web.build import make_environment
 from tests.web.test_browser import PHONE, SCHEMES, SETTLED, violations
 
 pytestmark = pytest.mark.browser
@@ -293,3 +297,53 @@ def test_what_cannot_be_stored_is_told_kept_and_stored_later(desk: Desk) -> None
     )
     expect(page.locator("[data-trouble]")).to_be_hidden()
     page.complaints.clear()  # type: ignore[attr-defined] # the refused requests were asked for
+
+
+def test_a_model_drafts_and_the_author_takes_one(desk: Desk) -> None:
+    page = desk.page
+    criterion = {"name": "Names Lima", "kind": "contains", "params": {"texts": ["Lima"]}}
+    reply = json.dumps({"criteria": [criterion, {**criterion, "name": "Also"}, {"kind": "none"}]})
+    make_environment(desk.project)
+    with ScriptedModel(lambda asked: reply) as model:
+        ModelEndpoint.objects.create(
+            project=desk.project,
+            name="writer",
+            kind=EndpointKind.OPENAI,
+            base_url=model.url,
+            model=model.name,
+        )
+        desk.edit()
+        page.get_by_role("button", name="Draft criteria").click()
+        expect(page.get_by_text("1 left out")).to_be_visible(timeout=20_000)
+        assert [c["id"] for c in desk.stored().spec["criteria"]] == [
+            "solved",
+            "few_steps",
+            "deletes",
+        ]
+        assert not violations(page)
+        page.get_by_role("button", name="Take Names Lima").click()
+        desk.wait_for_ids("solved", "few_steps", "deletes", "names_lima")
+        expect(page.get_by_role("button", name="Take Names Lima")).to_have_count(0)
+        page.get_by_role("button", name="Dismiss Also").click()
+        expect(page.get_by_text("All suggestions are settled.")).to_be_visible()
+
+
+def test_a_bad_reply_is_told_and_nothing_is_proposed(desk: Desk) -> None:
+    page = desk.page
+    make_environment(desk.project)
+    with ScriptedModel(lambda asked: "As a model I would rather not.") as model:
+        ModelEndpoint.objects.create(
+            project=desk.project,
+            name="writer",
+            kind=EndpointKind.OPENAI,
+            base_url=model.url,
+            model=model.name,
+        )
+        desk.edit()
+        page.get_by_role("button", name="Draft criteria").click()
+        expect(page.get_by_text("No suggestions: The reply is not one JSON")).to_be_visible(
+            timeout=20_000
+        )
+        page.get_by_text("What the model said").click()
+        expect(page.get_by_text("As a model I would rather not.")).to_be_visible()
+    assert desk.stored().revision == 0

@@ -81,7 +81,12 @@ def _data(draft: RubricDraft) -> dict[str, Any]:
             "python": editor.python_completions(),
             "path": editor.path_completions(queries.json_answers(rubric.project_id)),
         },
+        "environments": queries.environments_of(rubric.project_id),
+        "suggestion": editor.suggestion(queries.newest_suggestion(rubric)),
         "urls": {
+            "suggest": reverse("web:rubric_suggest", args=arguments),
+            "models": reverse("web:models", args=[rubric.project_id]),
+            "environments": reverse("web:environments", args=[rubric.project_id]),
             "save": reverse("web:rubric_save", args=arguments),
             "publish": reverse("web:rubric_publish", args=arguments),
             "rubric": reverse("web:rubric", args=arguments),
