@@ -51,3 +51,7 @@ class GoldenRefused(GradingError, ValueError):
 
 class GoldenFailures(GradingError, RuntimeError):
     """Golden cases do not hold; publishing takes an explicit yes with a note."""
+
+
+class AttackRefused(GradingError, ValueError):
+    """Nothing was started or made; the text says why and what is accepted."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from orchestrator.grading import kept
 from orchestrator.grading.models import Regrade, RegradedScore, RegradeState
 from orchestrator.grading.past import why_not_graded
+from orchestrator.grading.redteam import jobs as redteam_jobs
 from orchestrator.grading.regrade import (
     JOB_KIND,
     end_regrade,
@@ -34,7 +35,7 @@ from rubrics.grade import grade, grade_async
 from rubrics.kinds import KINDS
 from rubrics.types import RubricSpec, Services, State, Transcript, Verdict
 
-__all__ = ["regrade", "suggest_jobs"]
+__all__ = ["redteam_jobs", "regrade", "suggest_jobs"]
 """The jobs of other parts register on import."""
 
 AT_A_TIME = 8

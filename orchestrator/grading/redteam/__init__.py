@@ -1,0 +1,1 @@
+"""Attacking a rubric with `rubrics.redteam` on past rollouts, in the background."""
