@@ -141,12 +141,13 @@ class Calibration:
     @property
     def sources(self) -> Mapping[str, int]:
         """Where the verdicts came from, in words -> number of rollouts."""
-        return Counter(
+        counted = Counter(
             f"re-grade {p.given.regrade}, {p.given.version}"
             if p.given.regrade
             else f"runs under {p.given.version}"
             for p in self.pairs
         )
+        return dict(counted)
 
     @cached_property
     def agreement(self) -> Agreement:

@@ -12,8 +12,14 @@ from typing import Any
 from django.db.models import Q
 
 from orchestrator.grading.models import RegradedScore
+from orchestrator.judging.models import JudgeCall
 from orchestrator.review.calibration import Calibration, Given, Label, calibrate
-from orchestrator.review.calibration_criteria import CriterionSpec, criterion_specs, judge_of
+from orchestrator.review.calibration_criteria import (
+    CriterionSpec,
+    calls_of,
+    criterion_specs,
+    judge_of,
+)
 from orchestrator.review.models import Annotation
 from orchestrator.runs.models import Rollout, VerdictRecord
 from rubrics.agreement.summary import Judged
@@ -216,3 +222,31 @@ def _alternating(first: Sequence[int], second: Sequence[int]) -> Iterable[int]:
     for i in range(max(len(first), len(second))):
         yield from first[i : i + 1]
         yield from second[i : i + 1]
+
+
+def verdict_on(
+    rubric: Rubric, version: RubricVersion, criterion: str, rollout_id: int
+) -> Given | None:
+    """The newest verdict of this content on one rollout, whoever judged; None: there is none."""
+    criteria = {id: s for id, s in criterion_specs(version.spec).items() if id == criterion}
+    versions = {v.pk: v for v in rubric.versions.order_by("number")}
+    specs = {pk: criterion_specs(v.spec) for pk, v in versions.items()}
+    found = _verdicts(rubric, criteria, versions, specs, [rollout_id])
+    given = found.get(criterion, {}).get(rollout_id, [])
+    return given[0] if given else None
+
+
+def calls_behind(given: Given) -> Sequence[JudgeCall]:
+    """What the judge really sent, with what was wrong with each reply."""
+    return list(JudgeCall.objects.filter(pk__in=calls_of(given.detail)).order_by("pk"))
+
+
+def labels_on(rubric: Rubric, criterion: str, rollout_id: int) -> Sequence[Annotation]:
+    """People's marks of one rollout, the newest first; not those of pairs."""
+    return list(
+        Annotation.objects.filter(
+            rubric=rubric, criterion=criterion, rollout=rollout_id, preference=""
+        )
+        .select_related("user")
+        .order_by("-updated_at")
+    )

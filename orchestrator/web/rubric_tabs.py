@@ -10,6 +10,7 @@ from rubrics.models import Rubric
 TABS: tuple[tuple[str, str], ...] = (
     ("Criteria", "web:rubric"),
     ("Edit", "web:rubric_edit"),
+    ("Calibration", "web:rubric_calibration"),
     ("Versions", "web:rubric_versions"),
     ("JSON", "web:rubric_json"),
 )

@@ -7,6 +7,7 @@ from django.views.decorators.http import require_safe
 
 from orchestrator.grading.queries import draft_of, drafts_by_rubric
 from orchestrator.projects.access import project_for_view
+from orchestrator.review.badges import badges_of
 from orchestrator.web import access, queries
 from orchestrator.web.frame import Crumb, page
 from orchestrator.web.rubric import criteria_of
@@ -57,6 +58,7 @@ def rubric_detail(request: HttpRequest, project_id: int, rubric_id: int) -> Http
         versions=versions,
         version=version,
         criteria=criteria_of(version.spec) if version else [],
+        badges=badges_of(rubric, version) if version else {},
         pass_threshold=version.spec.get("pass_threshold", DEFAULTS.pass_threshold)
         if version
         else 0,
