@@ -176,8 +176,40 @@ def _waiting(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
     return Card(seq, "waiting", at, "Waits for a session", "waits", waited, payload)
 
 
+FILES_SHOWN = 40
+
+
+def _final_state(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
+    """A summary: the report itself may take a megabyte, and the download has it."""
+    state = payload.get("state")
+    state = state if isinstance(state, dict) else {}
+    files, tables = state.get("files"), state.get("tables")
+    lines = [f"{path}  {_size(record)}" for path, record in sorted(_items(files))[:FILES_SHOWN]]
+    lines += [f"table {name}  {_rows(table)}" for name, table in sorted(_items(tables))]
+    others = sorted(set(state) - {"files", "tables"})
+    lines += [f"{name}" for name in others[:FILES_SHOWN]]
+    shown = {"lines": lines, "error": payload.get("error") or ""}
+    return Card(seq, "final_state", at, "Final state", "final state", "", shown)
+
+
+def _items(value: object) -> Iterable[tuple[str, Any]]:
+    return value.items() if isinstance(value, dict) else ()
+
+
+def _size(record: Any) -> str:
+    size = record.get("size") if isinstance(record, dict) else None
+    return f"{size} bytes" if isinstance(size, int) else ""
+
+
+def _rows(table: Any) -> str:
+    rows = table.get("rows") if isinstance(table, dict) else None
+    n = table.get("n_rows", len(rows)) if isinstance(rows, list) else 0
+    return f"{n} rows"
+
+
 _MAKERS = {
     "waiting": _waiting,
+    "final_state": _final_state,
     "rollout.started": _started,
     "told": _told,
     "action": _action,

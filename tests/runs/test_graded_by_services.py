@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from orchestrator.agents.models import EndpointKind
 from orchestrator.judging.models import JudgeCall
@@ -146,3 +147,15 @@ def test_a_broken_judge_sinks_no_run_and_writes_no_zero(
         broken = rollout.verdicts.get(criterion="polite")
         assert (broken.state, broken.value) == ("errored", None)
         assert broken.reason
+
+
+def test_the_page_tells_why(people: People, make_model: MakeModel, client: Client) -> None:
+    run = run_with(people, make_model, verdict)
+    client.force_login(people.member)
+    url = f"/p/{people.project.pk}/rollouts/{rollouts(run)[0].pk}/"
+    html = client.get(url).content.decode()
+    assert "Is the agent polite?" in html
+    assert "1 judge call" in html
+    assert "Final state" in html
+    assert "cannot draw" not in html
+    assert "&quot;reason&quot;: &quot;As [E3] shows.&quot;" in html

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 from orchestrator.review.queries import names_of_queues
 from orchestrator.runs.queries import rollout_detail
 from orchestrator.web import access, queries
+from orchestrator.web.explain import explanations
 from orchestrator.web.figures import stacked
 from orchestrator.web.frame import Crumb, page
 from orchestrator.web.rubric import negative_criteria
@@ -48,6 +49,7 @@ def rollout_page(request: HttpRequest, project_id: int, rollout_id: int) -> Http
         current=attempts[-1],
         earlier=[attempt for attempt in attempts[:-1] if attempt.cards],
         verdicts=detail.verdicts,
+        explained=explanations(run.project_id, run.rubric_version.spec, detail.verdicts),
         negatives=negatives,
         token_kinds=[
             {
