@@ -94,6 +94,11 @@ async def grade_async(
     return _with_ungraded(spec, verdicts)
 
 
+def is_group(criterion: Criterion) -> bool:
+    """Whether it compares the rollouts of a task."""
+    return _kind(criterion).decide_group is not None
+
+
 def score(spec: RubricSpec, transcript: Transcript) -> tuple[Score, list[Verdict]]:
     """`grade` and `aggregate` in one call."""
     verdicts = grade(spec, transcript)
@@ -122,7 +127,7 @@ def _decide(criterion: Criterion, transcript: Transcript) -> Verdict:
     try:
         return decide(criterion, transcript)
     except Exception as error:  # the boundary named in the module's docstring
-        return Verdict.errored(criterion, _reason(error))
+        return Verdict.errored(criterion, reason_of(error))
 
 
 async def _decide_async(
@@ -140,10 +145,10 @@ async def _decide_async(
     except TimeoutError:
         return Verdict.errored(criterion, f"no verdict within {timeout_s:g} s")
     except Exception as error:  # the boundary named in the module's docstring
-        return Verdict.errored(criterion, _reason(error))
+        return Verdict.errored(criterion, reason_of(error))
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     if isinstance(error, CriterionFailed) and str(error).strip():
         return str(error)
     return f"{type(error).__name__}: {error}"

@@ -17,7 +17,7 @@ from rapidfuzz import fuzz
 
 from rubrics.types import Aggregation, Criterion, RubricSpec
 
-JUDGES = frozenset({"judge", "judge_panel"})
+JUDGES = frozenset({"judge", "judge_panel", "judge_group"})
 ALIKE = 92.0
 """Similarity, of 100, from which two questions are the same one."""
 DOMINANT = 0.8

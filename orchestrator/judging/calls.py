@@ -21,6 +21,8 @@ class Kept:
     id: int
     reading: Reading
     reason: str
+    text: str | None = None
+    """The reply that gave it."""
 
 
 def find_call(project_id: int, key: str) -> Kept | None:
@@ -35,7 +37,8 @@ def find_call(project_id: int, key: str) -> Kept | None:
         connection.close()  # of a thread that may end
     if call is None:
         return None
-    return Kept(call.pk, Reading(State(call.state), call.value), call.reason)
+    text = call.replies[-1]["text"] if call.replies else None
+    return Kept(call.pk, Reading(State(call.state), call.value), call.reason, text)
 
 
 def store_call(

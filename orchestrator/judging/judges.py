@@ -24,7 +24,7 @@ from orchestrator.agents.models import ModelEndpoint
 from orchestrator.judging.calls import find_call, store_call, without_reply
 from orchestrator.projects.secrets import SecretUnreadable
 from rubrics.errors import CriterionFailed
-from rubrics.judge.ask import Answer, Attempt, Completion, ask
+from rubrics.judge.ask import Answer, Attempt, Completion, ask, read_answer
 from rubrics.judge.question import Question
 
 JUDGE_PATIENCE_S = 100.0
@@ -94,7 +94,8 @@ class Judges:
     async def _answered(self, judge: _Judge, key: str, question: Question) -> Answer:
         kept = await asyncio.to_thread(find_call, self.project_id, key)
         if kept is not None:
-            return Answer(kept.reading, kept.reason, kept.id, judge.row.name)
+            _, marks = read_answer(question, kept.text)
+            return Answer(kept.reading, kept.reason, kept.id, judge.row.name, marks)
         attempts: list[Attempt] = []
         if self.purse is not None:
             await asyncio.to_thread(self.purse.reserve, key, question, judge.row)
@@ -126,7 +127,7 @@ class Judges:
             await asyncio.to_thread(self.purse.settle, key, cost, tokens)
         if failure is not None:
             raise CriterionFailed(failure)
-        return Answer(judged.reading, judged.reason, call, judge.row.name)
+        return Answer(judged.reading, judged.reason, call, judge.row.name, judged.marks)
 
     async def _completed(
         self, judge: _Judge, question: Question, messages: Sequence[Mapping[str, str]]

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rubrics.judge.group import GroupQuestion, Mark, read_marks
 from rubrics.judge.question import Question
 from rubrics.judge.reply import read_reply
 from rubrics.judge.scale import Problem, Reading
@@ -19,6 +20,8 @@ from rubrics.judge.tolerant_json import NotJson, Pairs, parse
 from rubrics.types import State
 
 MAX_RETRIES = 2
+GROUP_RETRIES = 1
+"""A reply about a group is long; a second bad one leaves all that it was about undecided."""
 QUOTED_CHARS = 300
 
 
@@ -61,8 +64,11 @@ class Judged:
     """A judge's verdict with every raw reply behind it."""
 
     reading: Reading
+    """Of a group: the mean of its marks."""
     reason: str
     attempts: tuple[Attempt, ...] = field(default=())
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    """Of a group, by label."""
 
 
 @dataclass(frozen=True)
@@ -75,24 +81,34 @@ class Answer:
     """Id of the stored call."""
     model: str = ""
     """Who judged."""
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    """Of a group, by label."""
 
 
 async def ask(question: Question, complete: Complete) -> Judged:
     """Raises CriterionFailed where the endpoint gives no reply at all."""
     attempts: list[Attempt] = []
     messages: list[Mapping[str, str]] = list(question.messages)
+    retries = GROUP_RETRIES if isinstance(question, GroupQuestion) else MAX_RETRIES
     while True:
         completion = await complete(messages)
-        reading = read_keyed(question, completion.text)
+        reading, marks = read_answer(question, completion.text)
         problem = reading.problem.sentence if reading.problem else ""
         attempts.append(Attempt(completion, problem))
         if reading.state is not State.ERRORED:
             reason = reason_in(completion.text) or "the judge gave no reason"
-            return Judged(reading, reason, tuple(attempts))
-        if len(attempts) > MAX_RETRIES:
+            return Judged(reading, reason, tuple(attempts), marks)
+        if len(attempts) > retries:
             reason = f"no readable verdict in {len(attempts)} replies: {problem}"
             return Judged(reading, reason, tuple(attempts))
         messages = _corrected(question, completion.text, problem)
+
+
+def read_answer(question: Question, text: str | None) -> tuple[Reading, Mapping[str, Mark]]:
+    """What a reply says, with the marks of a group."""
+    if isinstance(question, GroupQuestion):
+        return read_marks(question, text)
+    return read_keyed(question, text), {}
 
 
 def read_keyed(question: Question, text: str | None) -> Reading:

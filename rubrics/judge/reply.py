@@ -62,6 +62,24 @@ def read_reply(scale: Scale, reply: str | None) -> Reading:
     return _read_prose(scale, rest)
 
 
+def only_value(reply: str | None) -> Value | Problem:
+    """The one JSON value that a reply consists of, behind reasoning or in a fence, or why not."""
+    text = _cleaned(reply or "")
+    rest: str | Problem = text
+    if text and not text.startswith(("{", "[")):
+        rest = _without_reasoning(text)
+    if isinstance(rest, Problem) or not rest:
+        return rest or Problem.EMPTY
+    if (match := _FENCED.fullmatch(rest)) and not _has_fence(match.group(2)):
+        rest = _cleaned(match.group(2))
+    try:
+        return parse(rest)
+    except NotJson as exc:
+        if not rest.startswith(("{", "[")):
+            return Problem.NO_VERDICT
+        return Problem.TRUNCATED if exc.at_end else Problem.MALFORMED
+
+
 # --- the text as a whole -------------------------------------------------------------------------
 
 

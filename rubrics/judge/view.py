@@ -19,15 +19,17 @@ PARTS = ("task", "steps", "answer", "expected")
 DEFAULT_PARTS = ("task", "steps", "answer")
 
 
-def view_of(transcript: Transcript, parts: Sequence[str], scope: Scope) -> dict[str, Any]:
-    """`parts`: of PARTS; the final state is added for its scope."""
+def view_of(
+    transcript: Transcript, parts: Sequence[str], scope: Scope, room: int = STEPS_CHARS
+) -> dict[str, Any]:
+    """`parts`: of PARTS; the final state is added for its scope. `room`: for its steps."""
     shown: dict[str, Any] = {}
     if "task" in parts:
         shown["task"] = _cut(transcript.task)
     if "expected" in parts:
         shown["reference_answer"] = _cut(transcript.expected or "(none)")
     if "steps" in parts:
-        shown["steps"] = steps_of(transcript.steps)
+        shown["steps"] = steps_of(transcript.steps, room)
     if "answer" in parts:
         shown["final_answer"] = None if transcript.answer is None else _cut(transcript.answer)
     if scope is Scope.ENVIRONMENT_STATE:
@@ -35,18 +37,18 @@ def view_of(transcript: Transcript, parts: Sequence[str], scope: Scope) -> dict[
     return shown
 
 
-def steps_of(steps: Sequence[Step]) -> list[dict[str, Any]]:
+def steps_of(steps: Sequence[Step], room: int = STEPS_CHARS) -> list[dict[str, Any]]:
     """All steps, or as many from both ends as fit, with the number left out between them."""
     shown = [step_of(step) for step in steps]
     sizes = [sum(len(str(value)) for value in step.values()) for step in shown]
-    if sum(sizes) <= STEPS_CHARS:
+    if sum(sizes) <= room:
         return shown
     first = last = 0
     spent = 0
     while first + last < len(shown):
         place = first if first <= last else len(shown) - 1 - last
         spent += sizes[place]
-        if spent > STEPS_CHARS and first:
+        if spent > room and first:
             break
         first, last = (first + 1, last) if first <= last else (first, last + 1)
     left_out = len(shown) - first - last

@@ -14,6 +14,7 @@ from rubrics.kinds import (
     json_path,
     json_schema,
     judge,
+    judge_group,
     number,
     pattern_match,
     python,
@@ -52,5 +53,6 @@ KINDS: Mapping[str, Kind] = {
         imported.KIND,
         judge.JUDGE,
         judge.PANEL,
+        judge_group.KIND,
     )
 }

@@ -20,6 +20,10 @@ from rubrics.types import Criterion, Scope, Services, Transcript, Verdict
 
 Decide = Callable[[Criterion, Transcript], Verdict]
 DecideAsync = Callable[[Criterion, Transcript, Services], Awaitable[Verdict]]
+DecideGroup = Callable[
+    [Criterion, Mapping[str, Transcript], Services], Awaitable[Mapping[str, Verdict]]
+]
+"""Several rollouts of one task, by a name; a verdict for each."""
 
 
 class ParamType(StrEnum):
@@ -60,6 +64,8 @@ class Kind:
     decide: Decide | None = None
     decide_async: DecideAsync | None = None
     """Exactly one of the two is given."""
+    decide_group: DecideGroup | None = None
+    """For kinds that compare rollouts; `decide_async` then says that one alone is not enough."""
     params: tuple[Param, ...] = ()
     scopes: tuple[Scope, ...] = (Scope.FINAL_ANSWER,)
     negative: bool | None = None
@@ -92,6 +98,8 @@ class Kind:
             found.append(f"scope: {criterion.scope} is not accepted; {self.name} has {known}")
         if self.negative is not None and criterion.negative is not self.negative:
             found.append(f"negative: must be {str(self.negative).lower()} for {self.name}")
+        if self.decide_group is not None and criterion.gate:
+            found.append("gate: must be false; a group is compared once all else is graded")
         return found or self.check(criterion.params)
 
 

@@ -21,7 +21,7 @@ from rubrics.judge.view import DEFAULT_PARTS, PARTS, step_of, view_of
 from rubrics.kinds.base import Kind, Param, ParamType
 from rubrics.types import Criterion, Scope, Services, State, Transcript, Verdict
 
-_CITED = re.compile(r"\[E(\d{1,9})\]")
+CITED = re.compile(r"\[E(\d{1,9})\]")
 VOTES = ("mean", "majority", "all", "any")
 
 
@@ -130,7 +130,7 @@ def _joined(criterion: Criterion, members: Sequence[Answer | str], vote: str) ->
     values = [float(m.reading.value or 0.0) for m in scored]
     value = _voted(values, vote, criterion.threshold)
     detail["spread"] = max(values) - min(values)
-    cites = tuple(dict.fromkeys(int(seq) for text in reasons for seq in _CITED.findall(text)))
+    cites = tuple(dict.fromkeys(int(seq) for text in reasons for seq in CITED.findall(text)))
     reason = reasons[0] if len(members) == 1 else _panel_reason(values, reasons, vote)
     return Verdict.scored(criterion, value, reason, cites, detail)
 
@@ -208,7 +208,7 @@ def check(params: Mapping[str, Any]) -> list[str]:
     return problems
 
 
-_PARAMS = (
+PARAMS = (
     Param("question", ParamType.TEXT, "one idea that can be answered", required=True),
     Param(
         "scale",
@@ -239,7 +239,7 @@ JUDGE = Kind(
     about="A model decides",
     decide_async=decide,
     params=(
-        *_PARAMS,
+        *PARAMS,
         Param("model", ParamType.TEXT, "name of the endpoint; the project's judge where absent"),
     ),
     scopes=_SCOPES,
@@ -250,7 +250,7 @@ PANEL = Kind(
     about="Several models decide together",
     decide_async=decide_panel,
     params=(
-        *_PARAMS,
+        *PARAMS,
         Param("models", ParamType.TEXTS, "names of the endpoints", required=True),
         Param("vote", ParamType.TEXT, "how they decide", default="majority", choices=VOTES),
     ),
