@@ -6,6 +6,8 @@ from django.conf import settings
 
 PER_PROJECT = 2
 """Live tryouts of a project at a time."""
+MOST_PENDING = 20
+"""Commands of one tryout that wait for their turn."""
 IDLE_S = 600.0
 """Without a command for so long, a tryout is closed."""
 LONGEST_S = 3600.0

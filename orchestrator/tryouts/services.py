@@ -22,7 +22,7 @@ from orchestrator.jobs import services as jobs
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Project, Role, User
 from orchestrator.tryouts.errors import TryoutRefused
-from orchestrator.tryouts.limits import LONGEST_PLAY, PER_PROJECT, in_all
+from orchestrator.tryouts.limits import LONGEST_PLAY, MOST_PENDING, PER_PROJECT, in_all
 from orchestrator.tryouts.models import (
     LIVE_STATES,
     CommandKind,
@@ -124,39 +124,33 @@ def _command(tryout: Tryout, kind: CommandKind, payload: dict[str, Any]) -> Tryo
 
 def ask_reset(*, actor: User, tryout: Tryout, params: Mapping[str, Any]) -> TryoutCommand:
     """`TryoutRefused` for parameters that start a sealed task."""
-    _require_live(actor, tryout)
     _refuse_unstorable(params)
     refuse_sealed_reset(tryout.version, params, task=tryout.task)
-    return _command(tryout, CommandKind.RESET, {"params": dict(params)})
+    return _ask(actor, tryout, CommandKind.RESET, {"params": dict(params)})
 
 
 def ask_step(*, actor: User, tryout: Tryout, action: Mapping[str, Any]) -> TryoutCommand:
-    _require_live(actor, tryout)
     _refuse_unstorable(action)
-    if TryoutCommand.objects.filter(tryout=tryout, state=CommandState.PENDING).count() > 20:
-        raise TryoutRefused("20 commands are waiting. Wait for their answers.")
-    return _command(tryout, CommandKind.STEP, {"action": dict(action)})
+    return _ask(actor, tryout, CommandKind.STEP, {"action": dict(action)})
 
 
 def ask_undo(*, actor: User, tryout: Tryout, steps: int = 1) -> TryoutCommand:
-    _require_live(actor, tryout)
     if not 1 <= steps <= LONGEST_PLAY:
         raise TryoutRefused("Undo at least one step.")
-    return _command(tryout, CommandKind.UNDO, {"steps": steps})
+    return _ask(actor, tryout, CommandKind.UNDO, {"steps": steps})
 
 
 def ask_state(*, actor: User, tryout: Tryout) -> TryoutCommand:
-    _require_live(actor, tryout)
-    return _command(tryout, CommandKind.STATE, {})
+    return _ask(actor, tryout, CommandKind.STATE, {})
 
 
 def choose_rubric(*, actor: User, tryout: Tryout, rubric_version: RubricVersion) -> TryoutCommand:
     """Grades the steps so far by another rubric of the project."""
-    _require_live(actor, tryout)
     with transaction.atomic():
+        asked = _ask(actor, tryout, CommandKind.GRADE, {})
         tryout.rubric_version = rubric_version
         tryout.save(update_fields=["rubric_version"])
-        return _command(tryout, CommandKind.GRADE, {})
+    return asked
 
 
 def restart_tryout(*, actor: User, tryout: Tryout) -> None:
@@ -204,10 +198,18 @@ def close_tryout(*, actor: User, tryout: Tryout) -> None:
                 jobs.cancel(job=job)
 
 
-def _require_live(actor: User, tryout: Tryout) -> None:
+def _ask(actor: User, tryout: Tryout, kind: CommandKind, payload: dict[str, Any]) -> TryoutCommand:
+    """`TryoutRefused` if it is not open any more, or answers too slowly."""
     require(actor, tryout.version.environment.project, Role.EDITOR)
-    if not tryout.is_live:
-        raise TryoutRefused("The try-out is not open any more. Start it again to go on.")
+    with transaction.atomic():
+        # Locked: one that ends at this very moment would leave the command waiting for ever.
+        live = Tryout.objects.select_for_update().filter(pk=tryout.pk, state__in=LIVE_STATES)
+        if live.first() is None:
+            raise TryoutRefused("The try-out is not open any more. Start it again to go on.")
+        pending = TryoutCommand.objects.filter(tryout=tryout, state=CommandState.PENDING)
+        if pending.count() >= MOST_PENDING:
+            raise TryoutRefused(f"{MOST_PENDING} commands are waiting. Wait for their answers.")
+        return _command(tryout, kind, payload)
 
 
 # --- how it ends ---------------------------------------------------------------------------------

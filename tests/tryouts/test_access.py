@@ -9,7 +9,9 @@ from django.http import Http404
 from orchestrator.events.access import stream_for_view
 from orchestrator.tryouts import services
 from orchestrator.tryouts.errors import TryoutRefused
+from orchestrator.tryouts.limits import MOST_PENDING
 from orchestrator.tryouts.models import Tryout
+from orchestrator.tryouts.queries import pending_commands
 from tests.base import People
 from tests.tryouts.drive import make_terminal
 
@@ -47,3 +49,21 @@ def test_an_actor_without_the_role_is_refused_by_the_services_too(people: People
         services.ask_undo(actor=people.member, tryout=tryout)
     with pytest.raises(PermissionDenied):
         services.close_tryout(actor=people.member, tryout=tryout)
+
+
+def test_what_has_ended_meanwhile_takes_no_command(people: People) -> None:
+    tryout = start(people)
+    seen_open = Tryout.objects.get(pk=tryout.pk)
+    services.close_tryout(actor=people.editor, tryout=tryout)
+    with pytest.raises(TryoutRefused, match="not open any more"):
+        services.ask_step(actor=people.editor, tryout=seen_open, action={"command": "ls"})
+    assert not pending_commands(tryout.pk)
+
+
+def test_more_than_a_few_commands_do_not_wait(people: People) -> None:
+    tryout = start(people)
+    for _ in range(MOST_PENDING - 1):  # the reset waits already
+        services.ask_state(actor=people.editor, tryout=tryout)
+    with pytest.raises(TryoutRefused, match=f"{MOST_PENDING} commands are waiting"):
+        services.ask_undo(actor=people.editor, tryout=tryout)
+    assert len(pending_commands(tryout.pk)) == MOST_PENDING
