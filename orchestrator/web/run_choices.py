@@ -49,32 +49,48 @@ def of(project_id: int) -> RunChoices:
 
 
 def suggested(project_id: int, slug: str) -> dict[str, Any]:
-    """Values of the newest run on that environment; else of the newest run, else nothing."""
+    """Values of the newest run on that environment; else what an example brought under its name;
+    else the only choice, or none.
+    """
+    choices = of(project_id)
     runs = Run.objects.filter(project_id=project_id).order_by("-pk")
     on_it = runs.filter(environment_version__environment__slug=slug).first()
     last = on_it or runs.first()
     found: dict[str, Any] = {}
-    versions = of(project_id).versions
+    versions = choices.versions
     version = versions.filter(environment__slug=slug).first() if slug else versions.first()
     if version is not None:
         found["version"] = version.pk
         found["split"] = "select" if version.tasks.filter(split="select").exists() else "train"
-    choices = of(project_id)
-    for name, queryset in (("model", choices.models), ("rubric", choices.rubrics)):
-        only = list(queryset[:2])
-        if len(only) == 1:
-            found[name] = only[0].pk
+    if len(models := list(choices.models[:2])) == 1:
+        found["model"] = models[0].pk
     if last is not None:
         found["model"] = last.model_id
+    if (rubric := likely_rubric(project_id, slug)) is not None:
+        found["rubric"] = rubric.pk
     if on_it is not None:
-        found["rubric"] = (
-            RubricVersion.objects.filter(rubric_id=on_it.rubric_version.rubric_id)
-            .order_by("-number")
-            .values_list("pk", flat=True)
-            .first()
-        )
         found["harness"] = on_it.rollouts.values_list("harness_id", flat=True).first()
+    elif slug and (own := choices.harnesses.filter(label=slug).first()) is not None:
+        found["harness"] = own.pk
     return found
+
+
+def likely_rubric(project_id: int, slug: str) -> RubricVersion | None:
+    """What an environment is graded by: the newest version of the rubric of its newest run; else of
+    the one that an example brought under its name; else of the project's only one.
+    """
+    rubrics = list(of(project_id).rubrics)
+    run = (
+        Run.objects.filter(project_id=project_id, environment_version__environment__slug=slug)
+        .select_related("rubric_version")
+        .order_by("-pk")
+        .first()
+    )
+    used = run.rubric_version.rubric_id if run else None
+    for rubric in rubrics:
+        if rubric.rubric_id == used or (run is None and rubric.rubric.name == slug):
+            return rubric
+    return rubrics[0] if len(rubrics) == 1 else None
 
 
 def version_label(version: EnvironmentVersion) -> str:

@@ -142,7 +142,8 @@ def _note(note: Note) -> ShownNote:
 def _replayed(note: Note) -> ShownNote:
     payload = note.payload
     steps, undone = payload["steps"], payload["undone"]
-    again = f"{steps} step{'' if steps == 1 else 's'} played again in {payload['latency_s']:.1f} s"
+    played = f"{steps} step{'' if steps == 1 else 's'}" if steps else "The reset was"
+    again = f"{played} played again in {payload['latency_s']:.1f} s"
     title = f"{undone} step{'' if undone == 1 else 's'} undone" if undone else "Started again"
     found = sentence(payload["differences"])
     if payload["stopped"]:

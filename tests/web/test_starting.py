@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.test import Client
 from django.urls import reverse
 
 from orchestrator.agents.models import ModelEndpoint
+from orchestrator.environments import folders
 from orchestrator.jobs.models import Job
 from orchestrator.projects.secrets import decrypt
 from orchestrator.runs.models import Rollout, Run
@@ -111,6 +114,25 @@ def test_a_run_is_started_from_the_form(people: People) -> None:
     assert Rollout.objects.filter(run=run).count() == 4
     assert len(set(Rollout.objects.values_list("seed", flat=True))) == 4
     assert Job.objects.get().pk == run.job_id
+
+
+def test_what_came_with_an_example_is_proposed_for_its_first_run(people: People) -> None:
+    examples = Path(settings.BASE_DIR, "examples")
+    for name in ("questions", "terminal-files"):
+        stored = folders.store(
+            actor=people.editor,
+            project=people.project,
+            environment=folders.read_folder(examples / name),
+        )
+        assert stored.rubric is not None
+        assert stored.harness is not None
+        asked = url(people, "run_start") + f"?environment={name}"
+        initial = client(people).get(asked).context["form"].initial
+        assert (initial["version"], initial["rubric"], initial["harness"]) == (
+            stored.version.pk,
+            stored.rubric.pk,
+            stored.harness.pk,
+        )
 
 
 def test_the_sealed_split_is_not_offered_and_not_taken(people: People) -> None:

@@ -12,6 +12,8 @@ from orchestrator.environments.services import NewTask, create_version
 from orchestrator.events.services import NewEvent, append
 from orchestrator.projects.models import User
 from orchestrator.tryouts.models import CommandKind, Tryout, TryoutState
+from rubrics.models import Rubric
+from rubrics.versions import create_rubric_version
 from tests.base import People, add_member, make_user
 from tests.runs.drive import make_rubric
 from tests.tryouts.drive import make_terminal
@@ -44,6 +46,23 @@ def start(people: People, **fields: Any) -> Tryout:
     reply = signed_in(people.editor).post(base(people), data)
     assert reply.status_code == 302, reply.content.decode()[:3000]
     return Tryout.objects.latest("id")
+
+
+def test_no_rubric_of_another_environment_is_proposed(people: People) -> None:
+    make_terminal(people.project)
+    client = signed_in(people.editor)
+    url = base(people) + "?version=1&task=train-0001"
+    only = make_rubric(people.project)
+    assert client.get(url).context["chosen_rubric"] == only.pk
+    Rubric.objects.filter(pk=only.rubric_id).update(name="another")
+    other = Rubric.objects.create(project=people.project, name="a third")
+    create_rubric_version(rubric=other, spec=only.spec)
+    page = client.get(url)
+    assert page.context["chosen_rubric"] is None
+    assert b" selected" not in page.content.partition(b'id="rubric"')[2].partition(b"</select>")[0]
+    own = Rubric.objects.create(project=people.project, name="files")
+    version = create_rubric_version(rubric=own, spec=only.spec)
+    assert client.get(url).context["chosen_rubric"] == version.pk
 
 
 def opened(people: People, **fields: Any) -> Tryout:

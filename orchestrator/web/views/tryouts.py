@@ -21,7 +21,7 @@ from orchestrator.tryouts.errors import TryoutError, TryoutRefused
 from orchestrator.tryouts.forms import action_form, read_action
 from orchestrator.tryouts.models import Tryout
 from orchestrator.tryouts.sealed import refuse_sealed_task
-from orchestrator.web import access
+from orchestrator.web import access, run_choices
 from orchestrator.web.environment_tabs import tabs_of
 from orchestrator.web.frame import Crumb, page
 from orchestrator.web.queries import versions_of
@@ -100,11 +100,20 @@ def _start_page(
         errors=errors,
         seed=asked.get("seed") or _first_seed(task),
         extra=asked.get("extra", ""),
-        chosen_rubric=asked.get("rubric", ""),
+        chosen_rubric=_chosen_rubric(request, environment),
         latest=queries.latest_tryouts(environment.pk) if can_play else [],
         n_live=queries.count_live(project.pk),
         per_project=limits.PER_PROJECT,
     )
+
+
+def _chosen_rubric(request: HttpRequest, environment: Environment) -> int | None:
+    """What was chosen in the form; before that, what the environment is likely graded by."""
+    if request.method == "POST":
+        chosen = _rubric(request, environment.project_id)
+    else:
+        chosen = run_choices.likely_rubric(environment.project_id, environment.slug)
+    return chosen.pk if chosen else None
 
 
 def _why_sealed(task: Task | None) -> str:
