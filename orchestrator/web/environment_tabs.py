@@ -19,12 +19,12 @@ class Tab:
 
 TABS: tuple[tuple[str, str], ...] = (
     ("Tasks", "web:environment"),
-    ("Edit", "web:draft"),
-    ("Compare", "web:environment_compare"),
     ("Try", "web:environment_try"),
     ("Checks", "web:environment_checks"),
-    ("Network", "web:environment_network"),
     ("Curriculum", "web:environment_curriculum"),
+    ("Network", "web:environment_network"),
+    ("Compare", "web:environment_compare"),
+    ("Edit", "web:draft"),
 )
 """Label and URL name; each takes the project's id and the environment's slug."""
 

@@ -85,6 +85,8 @@ def test_it_filters_and_pages(client: Client, people: People, version: Environme
         (EnvironmentKind.TERMINAL, {}, "no network"),
         (EnvironmentKind.TERMINAL, {"network": {"mode": "open"}}, "open network"),
         (EnvironmentKind.URL, {}, "not ours to limit"),
+        (EnvironmentKind.QA, {}, "no code runs"),
+        (EnvironmentKind.SQL, {}, "no code runs"),
     ],
 )
 def test_each_mode_has_its_words(

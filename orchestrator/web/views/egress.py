@@ -55,6 +55,7 @@ def environment_network(request: HttpRequest, project_id: int, slug: str) -> Htt
         version=version,
         network=Resources.from_json(version.resources).network if version else None,
         is_remote=environment.kind == EnvironmentKind.URL,
+        runs_no_code=environment.kind in (EnvironmentKind.QA, EnvironmentKind.SQL),
         found=found,
         n_all=found.n_allowed + found.n_denied if found else 0,
         actions=ACTIONS,
