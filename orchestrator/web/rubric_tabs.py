@@ -11,6 +11,7 @@ TABS: tuple[tuple[str, str], ...] = (
     ("Criteria", "web:rubric"),
     ("Edit", "web:rubric_edit"),
     ("Calibration", "web:rubric_calibration"),
+    ("Red team", "web:rubric_redteam"),
     ("Versions", "web:rubric_versions"),
     ("JSON", "web:rubric_json"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from orchestrator.web.views import (
+    redteam,
     rubric_editor,
     rubric_new,
     rubric_publish,
@@ -13,6 +14,18 @@ from orchestrator.web.views import (
 )
 
 urlpatterns = [
+    path("<int:rubric_id>/red-team/", redteam.rubric_redteam, name="rubric_redteam"),
+    path("<int:rubric_id>/red-team/start/", redteam.redteam_start, name="redteam_start"),
+    path(
+        "<int:rubric_id>/red-team/<int:report_id>/cancel/",
+        redteam.redteam_cancel,
+        name="redteam_cancel",
+    ),
+    path(
+        "<int:rubric_id>/red-team/<int:report_id>/golden/",
+        redteam.redteam_golden,
+        name="redteam_golden",
+    ),
     path("-/new/", rubric_new.rubric_new, name="rubric_new"),
     path("<int:rubric_id>/edit/", rubric_editor.rubric_edit, name="rubric_edit"),
     path("<int:rubric_id>/edit/save/", rubric_editor.rubric_save, name="rubric_save"),

@@ -17,6 +17,7 @@ from orchestrator.grading.models import (
     RegradeState,
 )
 from orchestrator.grading.redteam.bases import Base
+from orchestrator.grading.redteam.queries import golden_name
 from orchestrator.jobs import services as jobs
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Role, User
@@ -92,7 +93,7 @@ def make_golden_case(*, actor: User, report: RedTeamReport, number: int) -> Gold
         made = attack.make(case)
     if attack is None or made is None:
         raise AttackRefused("This attack is no longer known; attack the rubric again.")
-    name = f"Red team: {attack.name} ({base['label']})"[:120]
+    name = golden_name(attack, base)
     try:
         with transaction.atomic():
             return GoldenCase.objects.create(
