@@ -15,6 +15,7 @@ from orchestrator.grading.policies import barred, rewards
 from orchestrator.runs.models import Purpose, Rollout, Run
 
 LEARNS = (Purpose.OPTIMISE, Purpose.CERTIFY, Purpose.TRAIN)
+_REST = "The reward was the score without it."
 
 
 def left_out_for(climb: Climb, purpose: str) -> tuple[dict[str, str], bool]:
@@ -62,3 +63,28 @@ def rewards_of_run(run: Run) -> dict[int, float | None]:
 
 def reward_of(rollout: Rollout, left_out: Mapping[str, str]) -> float | None:
     return rewards([rollout], left_out)[rollout.pk] if left_out else rollout.score
+
+
+def notes_on(climb: Climb) -> list[str]:
+    """What a reader of its training must know of its rewards: criteria that were left out, and
+    those that are barred and still count in the steps that have run.
+    """
+    steps = list(
+        ClimbRun.objects.filter(climb=climb, run__purpose=Purpose.TRAIN)
+        .order_by("id")
+        .values_list("left_out", flat=True)
+    )
+    held = barred(climb.rubric_version.rubric_id)
+    notes = []
+    left_out = {id: why for step in steps for id, why in step.items()}
+    for id, why in left_out.items():
+        n = sum(id in step for step in steps)
+        part = "every step" if n == len(steps) else f"{n} of {len(steps)} steps"
+        again = "" if id in held else " It is allowed again since."
+        notes.append(f"{name_of(climb, id)} was barred in {part}: {why}. {_REST}{again}")
+    known = {raw.get("id") for raw in climb.rubric_version.spec.get("criteria") or ()}
+    for id, why in held.items():
+        if id in known and id not in left_out:
+            since = f" {len(steps)} steps have learned from it." if steps else ""
+            notes.append(f"{name_of(climb, id)} is barred: {why}.{since} Steps to come do not.")
+    return notes

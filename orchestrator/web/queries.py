@@ -318,4 +318,8 @@ def last_seq(stream_id: int) -> int:
 
 
 def climb_of_training(job_id: int) -> Climb | None:
-    return Climb.objects.filter(training_job_id=job_id).first()
+    return (
+        Climb.objects.select_related("rubric_version__rubric")
+        .filter(training_job_id=job_id)
+        .first()
+    )

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from django.core.exceptions import PermissionDenied
 from django.http import Http404
+from django.test import Client
+from django.urls import reverse
 
 from orchestrator.climbs.asking import ask_for_run
 from orchestrator.climbs.learning import left_out_of_search
@@ -31,7 +33,14 @@ from orchestrator.runs.services import PlannedRollout
 from rubrics.models import Rubric, RubricVersion
 from tests.base import People
 from tests.climbs.ladder import make_ladder
-from tests.web.build import make_environment, make_rollout, make_run, tasks_of
+from tests.web.build import (
+    make_climb,
+    make_environment,
+    make_rollout,
+    make_run,
+    make_training_job,
+    tasks_of,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -226,3 +235,26 @@ def test_a_search_keeps_what_it_began_with_and_training_takes_what_holds(
     assert len(told) == 2
     assert "κ 0.1" in told[0]
     assert "count again" in told[1]
+
+
+def test_the_training_page_says_what_is_no_reward(people: People) -> None:
+    climb = make_climb(people.project, training_job=make_training_job(people.project))
+    rubric = climb.rubric_version.rubric
+    client = Client()
+    client.force_login(people.member)
+    url = reverse("web:training_job", args=[people.project.pk, climb.training_job_id])
+
+    def page() -> str:
+        return client.get(url).content.decode()
+
+    assert "Not every criterion is a reward" not in page()
+    bar_criterion(actor=people.editor, rubric=rubric, criterion="correct", reason="κ <b>0.1</b>")
+    assert "The answer is right is barred: κ &lt;b&gt;0.1" in page()
+    for left_out in ({}, {"correct": "κ 0.1"}):
+        run = make_run(people.project, purpose="train", rubric_version=climb.rubric_version)
+        ClimbRun.objects.create(
+            climb=climb, run=run, rung_index=2, phase=Phase.TRAIN, left_out=left_out
+        )
+    assert "was barred in 1 of 2 steps: κ 0.1. The reward was the score without it." in page()
+    allow_criterion(actor=people.editor, rubric=rubric, criterion="correct", reason="fine")
+    assert "It is allowed again since." in page()
