@@ -31,6 +31,7 @@ from optimizer.models import HarnessVersion
 from optimizer.store import store_harness
 from orchestrator.environments.authoring.export import jsonl_lines
 from orchestrator.environments.authoring.rows import read_rows
+from orchestrator.environments.authoring.values import check_json
 from orchestrator.environments.kinds import KINDS
 from orchestrator.environments.models import Environment, EnvironmentVersion, Task
 from orchestrator.environments.resources import Resources
@@ -152,6 +153,8 @@ def _config(data: bytes, problems: list[str]) -> dict[str, Any]:
         elif value is not None and not isinstance(value, expected):
             what = "text" if expected is str else "fields"
             problems.append(f"{CONFIG}: {name} accepts {what}")
+        elif problem := _why_not_kept(value):
+            problems.append(f"{CONFIG}: {name} {problem}")
         elif value is not None:
             found[name] = value.strip() if isinstance(value, str) else value
     if not 1 <= len(found.get("name", "")) <= MAX_NAME:
@@ -161,6 +164,23 @@ def _config(data: bytes, problems: list[str]) -> dict[str, Any]:
     else:
         _check_values(found, problems)
     return found
+
+
+def _why_not_kept(value: object) -> str:
+    """Why a database could not give it back; empty if it could. YAML knows dates, NaN, NUL, and
+    values that hold themselves.
+    """
+    try:
+        if json.loads(json.dumps(value, allow_nan=False)) != value:
+            return "has a name that is no text; write it in quotes"
+        check_json(value)
+    except TypeError as exc:
+        return f"has what JSON does not know ({exc}); write a date in quotes"
+    except RecursionError:
+        return "is nested too deeply"
+    except ValueError as exc:
+        return str(exc)
+    return ""
 
 
 def _check_values(found: dict[str, Any], problems: list[str]) -> None:

@@ -72,5 +72,5 @@ def _is_number(value: object) -> bool:
 def _check_range(bounds: object) -> None:
     if not isinstance(bounds, tuple | list) or len(bounds) != 2 or not all(map(_is_number, bounds)):
         raise ValueError("reward_range needs a least and a greatest reward: [0, 1]")
-    if bounds[0] >= bounds[1]:
-        raise ValueError("reward_range needs a least reward below the greatest")
+    if bounds[0] > bounds[1]:
+        raise ValueError("reward_range: the least reward is above the greatest")

@@ -113,6 +113,23 @@ def test_every_problem_is_named(changed: dict[str, str | None], problems: list[s
         assert problem in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("2026-11-29", "write a date in quotes"),
+        (".nan", "not JSON compliant"),
+        ('"a\\0b"', "NUL character"),
+        ("{1: one}", "no text"),
+        ("&me [*me]", "ircular"),
+    ],
+)
+def test_what_no_database_keeps_is_refused_by_its_field(value: str, problem: str) -> None:
+    text = f"name: Words\nkind: sql\nsource: {{schema: {value}}}\n"
+    with pytest.raises(FolderInvalid, match=problem) as refused:
+        read_files(files(environment_yaml=text))
+    assert "environment.yaml: source " in str(refused.value)
+
+
 def test_links_and_missing_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FolderInvalid, match="no such folder"):
         read_folder(tmp_path / "nowhere")

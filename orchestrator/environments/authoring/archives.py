@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Mapping
 
 MAX_FILES = 1_000
 MAX_BYTES = 64 * 2**20
 """Of all files together, unpacked."""
+_DAMAGED = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError),
+    *(ValueError, OverflowError, OSError),
+)
+"""What `zipfile` raises of foreign bytes: it seeks to where they say."""
 _MADE = (1980, 1, 1, 0, 0, 0)
 """The same folder gives the same bytes."""
 
@@ -30,7 +36,7 @@ def unzipped(content: bytes, *, marker: str) -> dict[str, bytes]:
     """Contents by path below the folder that holds `marker`, which may be the archive's root."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
-    except zipfile.BadZipFile as exc:
+    except _DAMAGED as exc:
         raise ArchiveRefusedError("is not a zip file") from exc
     with archive:
         entries = [entry for entry in archive.infolist() if not entry.is_dir()]
@@ -50,7 +56,7 @@ def unzipped(content: bytes, *, marker: str) -> dict[str, bytes]:
                 with archive.open(entry) as file:
                     # The size in the directory of an archive is a claim.
                     data = file.read(entry.file_size + 1)
-            except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as exc:
+            except _DAMAGED as exc:
                 raise ArchiveRefusedError(f"{entry.filename} cannot be read: {exc}") from exc
             if len(data) > entry.file_size:
                 raise ArchiveRefusedError(f"{entry.filename} is larger than it claims")
