@@ -34,6 +34,7 @@ from orchestrator.judging.services import grading_services
 from orchestrator.runs import queries
 from orchestrator.runs.conditions import keep_decisions, note_conditions
 from orchestrator.runs.grading import needs_services
+from orchestrator.runs.groups import judge_groups
 from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout, RolloutState, Run
 from orchestrator.runs.payloads import capacity_payload
 from orchestrator.runs.preparing import Prepared, prepare
@@ -81,6 +82,8 @@ def execute_run(*, run: Run, ctx: JobContext) -> None:
         stack.callback(keep_decisions, run)
         if prepared.plans:
             asyncio.run(_run_all(prepared, servers.gate(spec), ctx))
+    ctx.check()
+    judge_groups(run=run, ctx=ctx, announce=RunAnnounce(run, ctx))
     ctx.check()
     finish_run(run=run, fence=ctx.fence)
 

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.runs.models import RolloutState
 from orchestrator.runs.transcripts import assembled
 from rubrics.aggregate import aggregate
 from rubrics.grade import grade, grade_async
+from rubrics.grade_group import held
 from rubrics.kinds import KINDS
-from rubrics.types import RubricSpec, Scope, Score, Services, Step, Verdict
+from rubrics.types import RubricSpec, Scope, Score, Services, State, Step, Verdict
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ async def grade_rollout(
     cost_usd: float | None = None,
     final: Mapping[str, Any] | None = None,
 ) -> Graded:
-    """One verdict per criterion and the score they make; a criterion that fails is errored.
+    """One verdict per criterion and the score they make; a criterion that fails is errored, one
+    that compares rollouts is pending (`orchestrator.runs.groups` decides it).
 
     `services`: needed where `needs_services` says so.
     """
@@ -64,5 +67,18 @@ async def grade_rollout(
     if services is None:
         verdicts = grade(spec, transcript)
     else:
-        verdicts = await grade_async(spec, transcript, services=services)
+        known = held(spec, transcript)
+        verdicts = await grade_async(spec, transcript, services=services, known=known)
     return Graded(score=aggregate(spec, verdicts), verdicts=verdicts)
+
+
+def state_of(score: Score) -> RolloutState:
+    """Of a rollout whose episode has ended with this score."""
+    if score.state is State.PENDING:
+        return RolloutState.JUDGING
+    return RolloutState(score.state.value)
+
+
+def cause_of(score: Score) -> str:
+    has_one = score.value is None and score.state is not State.PENDING
+    return "grading" if has_one else ""

@@ -87,13 +87,17 @@ class Run(models.Model):
 class RolloutState(models.TextChoices):
     PENDING = "pending", "pending"
     RUNNING = "running", "running"
+    JUDGING = "judging", "waits for its group"
+    """Its episode is over; it is compared with the others of its task once they are."""
     SCORED = "scored", "scored"
     ERRORED = "errored", "errored"
     NOT_APPLICABLE = "not_applicable", "not applicable"
     CANCELLED = "cancelled", "cancelled"
 
 
-OPEN_ROLLOUT_STATES = (RolloutState.PENDING, RolloutState.RUNNING)
+ATTEMPTED_AGAIN = (RolloutState.PENDING, RolloutState.RUNNING)
+"""Without an episode that has come to its end."""
+OPEN_ROLLOUT_STATES = (*ATTEMPTED_AGAIN, RolloutState.JUDGING)
 
 
 class CountedRollouts(models.Manager["Rollout"]):

@@ -13,7 +13,7 @@ from orchestrator.agents.endpoints import endpoint_of
 from orchestrator.agents.models import EndpointKind
 from orchestrator.agents.types import Sampling
 from orchestrator.environments.serving import episode_settings, kind_of
-from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout, Run
+from orchestrator.runs.models import ATTEMPTED_AGAIN, Rollout, Run
 from orchestrator.runs.rollout import RolloutPlan
 from rubrics.codec import from_json
 
@@ -36,7 +36,7 @@ def prepare(run: Run) -> Prepared:
     `ValueError` that names the field, for limits that cannot be used.
     """
     rollouts = list(
-        Rollout.objects.filter(run=run, state__in=OPEN_ROLLOUT_STATES)
+        Rollout.objects.filter(run=run, state__in=ATTEMPTED_AGAIN)
         .select_related("task", "harness", "retry_of")
         .order_by("replicate", "id")
     )

@@ -60,7 +60,7 @@ def tallies(run_ids: Iterable[int]) -> dict[int, Tally]:
         .values("run_id")
         .annotate(
             planned=Count("id"),
-            running=Count("id", filter=Q(state=RolloutState.RUNNING)),
+            running=Count("id", filter=Q(state__in=[RolloutState.RUNNING, RolloutState.JUDGING])),
             scored=Count("id", filter=Q(state=RolloutState.SCORED)),
             errored=Count("id", filter=Q(state=RolloutState.ERRORED)),
             not_applicable=Count("id", filter=Q(state=RolloutState.NOT_APPLICABLE)),
@@ -233,6 +233,8 @@ def progress_of(rollout: Rollout) -> tuple[int, str]:
     """What an interrupted rollout had done, by its trace: answered steps, and what was going on."""
     if rollout.state == RolloutState.PENDING:
         return 0, "before it started"
+    if rollout.state == RolloutState.JUDGING:
+        return rollout.n_steps, "before its group was judged"
     told = Event.objects.filter(stream_id=rollout.stream_id, kind__in=("action", "observation"))
     events = list(told.order_by("seq").values_list("kind", "payload"))
     n_steps = sum(kind == "observation" and not p.get("refused") for kind, p in events)

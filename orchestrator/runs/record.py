@@ -19,9 +19,9 @@ from orchestrator.events.services import NewEvent
 from orchestrator.runs.grading import Graded
 from orchestrator.runs.models import Rollout, RolloutState, TokenRow, VerdictRecord
 from orchestrator.runs.payloads import run_lengths
-from orchestrator.runs.queries import ended_payload, started_payload
+from orchestrator.runs.queries import ended_payload, rollout_row, started_payload
 from orchestrator.runs.recorder import Posted, Recorder, Write
-from rubrics.types import RubricSpec
+from rubrics.types import RubricSpec, Verdict
 
 
 class Announce(Protocol):
@@ -53,6 +53,20 @@ class Ending:
     graded: Graded | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the last event."""
+
+
+def verdict_event(verdict: Verdict, name: str) -> NewEvent:
+    return NewEvent(
+        "verdict",
+        {
+            "criterion": verdict.criterion,
+            "name": name,
+            "state": verdict.state.value,
+            "value": verdict.value,
+            "reason": verdict.reason,
+            "cites": list(verdict.cites),
+        },
+    )
 
 
 class RolloutRecord:
@@ -134,6 +148,11 @@ class RolloutRecord:
             events = self._store_verdicts(ending.graded)
             self._store_tokens(tracks)
             payload = {**ended_payload(rollout), **ending.details}
+            if ending.state is RolloutState.JUDGING:
+                # It has not ended for those who wait for its score.
+                events.append(NewEvent("rollout.judging", payload))
+                row = NewEvent("rollout", rollout_row(rollout))
+                return {rollout.stream_id: events, rollout.run.stream_id: [row]}
             events.append(NewEvent("rollout.ended", payload))
             return {rollout.stream_id: events, **announce.ended(rollout)}
 
@@ -166,20 +185,7 @@ class RolloutRecord:
             )
             for verdict in graded.verdicts
         )
-        return [
-            NewEvent(
-                "verdict",
-                {
-                    "criterion": verdict.criterion,
-                    "name": names[verdict.criterion],
-                    "state": verdict.state.value,
-                    "value": verdict.value,
-                    "reason": verdict.reason,
-                    "cites": list(verdict.cites),
-                },
-            )
-            for verdict in graded.verdicts
-        ]
+        return [verdict_event(verdict, names[verdict.criterion]) for verdict in graded.verdicts]
 
     def _store_tokens(self, tracks: Sequence[TokenTrack]) -> None:
         if not tracks:

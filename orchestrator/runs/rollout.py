@@ -38,7 +38,7 @@ from orchestrator.runs.acting import (
     functions_of,
     said_in,
 )
-from orchestrator.runs.grading import grade_rollout, reads_state
+from orchestrator.runs.grading import cause_of, grade_rollout, reads_state, state_of
 from orchestrator.runs.models import Rollout, RolloutState
 from orchestrator.runs.payloads import (
     action_payload,
@@ -335,10 +335,10 @@ class AgentRollout:
         )
         await self._end(
             announce,
-            state=RolloutState(graded.score.state.value),
+            state=state_of(graded.score),
             score=graded.score.value,
             reward=result.reward,
-            cause="" if graded.score.value is not None else "grading",
+            cause=cause_of(graded.score),
             message=result.note or graded.score.reason,
             n_steps=result.n_steps,
             latency_s=wall_s,

@@ -216,6 +216,7 @@ _MAKERS = {
     "observation": _observation,
     "verdict": _verdict,
     "rollout.ended": _ended,
+    "rollout.judging": _ended,
 }
 
 

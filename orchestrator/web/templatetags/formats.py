@@ -173,6 +173,7 @@ STATE_LOOKS: dict[str, tuple[str, str]] = {
     "lost": ("err", "alert"),
     "pending": ("", "clock"),
     "running": ("busy", "ring"),
+    "judging": ("", "scales"),
     "paused": ("warn", "pause"),
     "scored": ("good", "check"),
     "done": ("good", "check"),
@@ -198,6 +199,7 @@ STATE_LOOKS: dict[str, tuple[str, str]] = {
     "error": ("err", "alert"),
 }
 STATE_WORDS = {
+    "judging": "waits for its group",
     "not_applicable": "n/a",
     "completed_unscored": "too few scored",
     "not_certified": "not certified",

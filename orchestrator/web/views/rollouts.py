@@ -67,7 +67,7 @@ def rollout_page(request: HttpRequest, project_id: int, rollout_id: int) -> Http
         token_total=total_tokens,
         token_rows=[(row, token_spans(row)) for row in queries.token_rows(shown.pk)],
         last_seq=events[-1].seq if events else 0,
-        is_live=shown.state in ("pending", "running"),
+        is_live=shown.state in ("pending", "running", "judging"),
         queues=names_of_queues(project_id),
     )
 
