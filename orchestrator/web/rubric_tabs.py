@@ -10,6 +10,9 @@ from rubrics.models import Rubric
 TABS: tuple[tuple[str, str], ...] = (
     ("Criteria", "web:rubric"),
     ("Edit", "web:rubric_edit"),
+    ("Preview", "web:rubric_preview"),
+    ("Golden", "web:rubric_golden"),
+    ("Back-tests", "web:rubric_backtests"),
     ("Calibration", "web:rubric_calibration"),
     ("Red team", "web:rubric_redteam"),
     ("Versions", "web:rubric_versions"),

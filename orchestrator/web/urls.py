@@ -95,6 +95,7 @@ urlpatterns = [
     ),
     path("p/<int:project_id>/rubrics/", rubrics.rubric_list, name="rubrics"),
     path("p/<int:project_id>/rubrics/", include("orchestrator.web.rubric_urls")),
+    path("p/<int:project_id>/", include("orchestrator.web.regrade_urls")),
     path(
         "p/<int:project_id>/rubrics/<int:rubric_id>/calibration/",
         include("orchestrator.web.calibration_urls"),
@@ -109,6 +110,11 @@ urlpatterns = [
         r"^p/(?P<project_id>\d+)/ladder/(?P<climb_id>\d+)/(?P<action>pause|resume|cancel)/$",
         climbs.climb_action,
         name="climb_action",
+    ),
+    path(
+        "p/<int:project_id>/ladder/<int:climb_id>/alarms/<int:alarm_id>/acknowledge/",
+        climbs.alarm_acknowledge,
+        name="alarm_acknowledge",
     ),
     path(
         "p/<int:project_id>/ladder/<int:climb_id>/certificates/<int:index>.json",

@@ -9,14 +9,17 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
 from orchestrator.grading import queries
+from orchestrator.grading.backtest import comparison_of
 from orchestrator.grading.diff import difference
-from orchestrator.grading.errors import DraftGone, Stale
+from orchestrator.grading.errors import DraftGone, GoldenFailures, Stale
 from orchestrator.grading.findings import read
 from orchestrator.grading.models import RubricDraft
-from orchestrator.grading.publish import publish
+from orchestrator.grading.publish import backtest_of, golden_of, publish
+from orchestrator.grading.regrade import OPEN_STATES
 from orchestrator.web import rubric_access as access
 from orchestrator.web.frame import page
 from orchestrator.web.rubric_tabs import tabs_of
+from orchestrator.web.views.regrades import bars_of
 from orchestrator.web.views.rubric_editor import rubric_crumbs, user_of
 from rubrics.errors import RubricInvalid
 
@@ -28,17 +31,24 @@ def rubric_publish(request: HttpRequest, project_id: int, rubric_id: int) -> Htt
     draft = queries.draft_of(rubric)
     if draft is None:
         return redirect("web:rubric", project_id, rubric_id)
-    problem = ""
-    if request.method == "POST":
+    problem, refusal = "", ""
+    with_judges = "judges" in request.POST
+    is_publishing = request.method == "POST" and "ask" not in request.POST
+    if is_publishing:
         seen = request.POST.get("revision", "")
         try:
             version = publish(
                 draft=draft,
                 actor=user_of(request),
                 revision=int(seen) if seen.isdecimal() and len(seen) < 10 else -1,
+                note=request.POST.get("note", ""),
+                anyway="anyway" in request.POST,
+                with_judges=with_judges,
             )
-        except (Stale, RubricInvalid) as refusal:
-            problem = str(refusal) if isinstance(refusal, Stale) else ""
+        except GoldenFailures as failed:
+            refusal = str(failed)
+        except (Stale, RubricInvalid) as refused:
+            problem = str(refused) if isinstance(refused, Stale) else ""
             draft = queries.draft_of(rubric) or draft
         except DraftGone as gone:
             messages.error(request, str(gone))
@@ -53,16 +63,36 @@ def rubric_publish(request: HttpRequest, project_id: int, rubric_id: int) -> Htt
         rubric.project,
         "rubrics",
         rubric_crumbs(rubric, "Publish"),
-        status=409 if problem else 422 if request.method == "POST" else 200,
+        status=409 if problem else 422 if is_publishing else 200,
         rubric=rubric,
         draft=draft,
         problem=problem,
+        refusal=refusal,
+        golden=golden_of(draft, with_judges=with_judges),
+        with_judges=with_judges,
+        note=request.POST.get("note", ""),
+        **_tested(draft),
         reading=read(draft.spec),
         next_number=versions[0].number + 1 if versions else 1,
         newest=versions[0] if versions else None,
         found=difference(versions[0].spec if versions else {}, draft.spec),
         tabs=tabs_of(rubric, "web:rubric_edit"),
     )
+
+
+def _tested(draft: RubricDraft) -> dict[str, object]:
+    """The back-test of just what the draft says, where there is one."""
+    tested = backtest_of(draft)
+    if tested is None:
+        return {"tested": None}
+    found = comparison_of(tested)
+    return {
+        "tested": tested,
+        "compared": found,
+        "bars": bars_of(found),
+        "is_open": tested.state in OPEN_STATES,
+        "last_seq": tested.stream.last_seq,
+    }
 
 
 def _tell(request: HttpRequest, draft: RubricDraft, number: int) -> None:
