@@ -5,11 +5,12 @@ code. So actions are checked here first: refused here means that the policy shou
 refused there although it fits means that the environment is broken.
 
 A schema is fetched once per server and kept for five minutes. A server without one (or with one
-that is not a JSON schema) gets no local check.
+that is not a JSON schema, or too large to be one) gets no local check.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,13 +19,17 @@ from typing import Any
 
 import httpx
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, best_match
+from jsonschema.exceptions import SchemaError, ValidationError, best_match
+from referencing.exceptions import Unresolvable
 
 from orchestrator.environments.connection import Address, plain
 from orchestrator.environments.errors import ActionRejectedError
 
 LIST_TOOLS = {"type": "list_tools"}
 KEEP_S = 300.0
+MAX_KEPT = 256
+MAX_SCHEMA_BYTES = 4 * 2**20
+"""Somebody else's server says how long its answer is."""
 _PLAIN_WORDS = frozenset(
     {"type", "properties", "required", "additionalProperties", "title", "description", "$defs"}
 )
@@ -84,7 +89,7 @@ class ActionSchema:
             return
         if self._fits_at_a_glance(action):
             return
-        error = best_match(self._validator.iter_errors(action))
+        error = self._worst(action)
         if error is None:
             return
         if error.validator == "additionalProperties" and isinstance(action, dict):
@@ -92,6 +97,16 @@ class ActionSchema:
             raise ActionRejectedError(f"{plain(', '.join(map(str, unknown)), 100)}: not allowed")
         where = ".".join(str(part) for part in error.absolute_path) or "action"
         raise ActionRejectedError(f"{plain(where, 100)}: {_reason(error.validator, error.message)}")
+
+    def _worst(self, action: object) -> ValidationError | None:
+        """None also where the schema turns out to be none: references that lead nowhere or in
+        circles are found out when they are needed.
+        """
+        try:
+            found: ValidationError | None = best_match(self._validator.iter_errors(action))
+        except (Unresolvable, RecursionError):
+            return None
+        return found
 
 
 class Malformed(str):
@@ -137,17 +152,41 @@ async def action_schema(
             headers=dict(headers or {}),
             trust_env=not address.is_loopback,
         ) as client:
-            reply = await client.get(f"{address.http_url}/schema")
-            published = reply.json()["action"] if reply.is_success else None
-            Draft202012Validator.check_schema(published or {})
+            content = await _content(client, f"{address.http_url}/schema")
+        published = json.loads(content)["action"]
+        Draft202012Validator.check_schema(published or {})
     except (httpx.HTTPError, httpx.InvalidURL):
         # Not remembered: the next episode may find the server better.
         return None
-    except (ValueError, KeyError, TypeError, SchemaError):
+    except (ValueError, KeyError, TypeError, SchemaError, RecursionError):
         published = None
     schema = ActionSchema(published) if isinstance(published, dict) else None
-    _kept[address.base_url] = (time.monotonic(), schema)
+    _keep(address.base_url, schema)
     return schema
+
+
+async def _content(client: httpx.AsyncClient, url: str) -> bytes:
+    """The body of a good answer. `ValueError` for any other, and for one that is too large."""
+    async with client.stream("GET", url) as reply:
+        if not reply.is_success:
+            raise ValueError(f"HTTP {reply.status_code}")
+        content = bytearray()
+        async for chunk in reply.aiter_bytes():
+            content += chunk
+            if len(content) > MAX_SCHEMA_BYTES:
+                raise ValueError(f"more than {MAX_SCHEMA_BYTES} bytes")
+    return bytes(content)
+
+
+def _keep(base_url: str, schema: ActionSchema | None) -> None:
+    """Servers for one episode come and go: what is old goes with them."""
+    now = time.monotonic()
+    if len(_kept) >= MAX_KEPT:
+        for url in [url for url, (kept_at, _) in _kept.items() if now - kept_at >= KEEP_S]:
+            _kept.pop(url, None)
+        while len(_kept) >= MAX_KEPT:
+            _kept.pop(next(iter(_kept)), None)
+    _kept[base_url] = (now, schema)
 
 
 def forget_schema(base_url: str) -> None:
