@@ -62,6 +62,11 @@ class MarkScale:
             return f"a number from {plain(self.min)} to {plain(self.max)}, or n/a"
         return ", ".join(choice.label for choice in self.choices)
 
+    @property
+    def has_meanings(self) -> bool:
+        """Whether the author wrote what a value means."""
+        return any(choice.text for choice in self.choices if choice.said != "na")
+
     def said_of(self, state: str, value: float | None) -> str:
         """What a form would have sent for a stored mark."""
         if state == "not_applicable" or value is None:
