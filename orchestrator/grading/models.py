@@ -211,6 +211,8 @@ class HackingAlarm(models.Model):
     acknowledged_by = models.ForeignKey(
         "projects.User", null=True, on_delete=models.SET_NULL, related_name="+"
     )
+    acknowledged_at = models.DateTimeField(null=True)
+    """Null while nobody has said that they have seen it."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -310,7 +312,7 @@ class Alignment(models.Model):
 
 
 class RubricSuggestion(models.Model):
-    """Criteria that a model proposes for a rubric. Nothing of it is in the draft until it is taken."""
+    """Criteria that a model proposes for a rubric; none is in the draft before it is taken."""
 
     rubric = models.ForeignKey(
         "rubrics.Rubric", on_delete=models.CASCADE, related_name="suggestions"

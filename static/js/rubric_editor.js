@@ -158,13 +158,13 @@ class Editor {
 
   /* --- what is done ------------------------------------------------------------------------------------------- */
 
-  choose(id, { isByKey = false } = {}) {
+  choose(id, { isByKey = false, isByStep = false } = {}) {
     const isSame = id === this.selected;
     this.selected = id;
     if (!isSame) this.show(true);
     history.replaceState(null, "", `#${encodeURIComponent(id)}`);
     document.dispatchEvent(new CustomEvent("rubric:chosen", { detail: { criterion: id } }));
-    if (!isByKey && !isSame) this.form.card.scrollIntoView({ block: "nearest" });
+    if (!isByKey && !isByStep && !isSame) this.form.card.scrollIntoView({ block: "nearest" });
     if (isByKey) this.form.card.querySelector("[data-name]")?.focus();
     else this.list.focus(id);
   }
@@ -276,7 +276,6 @@ class Editor {
     const ids = this.store.criteria.map((criterion) => criterion.id);
     const id = ids[ids.indexOf(this.list.focused) + step];
     if (!id) return;
-    this.choose(id);
-    this.list.list.querySelector(".on")?.scrollIntoView({ block: "nearest" });
+    this.choose(id, { isByStep: true });
   }
 }

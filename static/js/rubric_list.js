@@ -17,7 +17,10 @@ export class CriteriaList {
 
   show(selected) {
     this.selected = selected;
-    if (this.dragged) return; // drawn anew it would fall from the hand; the end of the drag draws
+    /* Drawn anew a card would fall from the hand that is about to drag it. */
+    const shown = JSON.stringify([this.store.criteria, this.store.groups, selected, [...this.notes]]);
+    if (this.dragged || shown === this.shown) return;
+    this.shown = shown;
     const focused = this.list.contains(document.activeElement) ? document.activeElement.closest("[data-id]")?.dataset.id : null;
     const groups = new Map(this.store.groups.map((group) => [group.id, group]));
     this.list.replaceChildren(...this.store.criteria.map((criterion) => this.card(criterion, selected, groups)));
@@ -66,10 +69,12 @@ export class CriteriaList {
   /* --- dragging ---------------------------------------------------------------------------------------------- */
 
   start(event) {
-    this.dragged = event.target.closest("[data-id]")?.dataset.id;
+    const card = event.target.closest?.("[data-id]");
+    if (!card) return; // a text that was marked is dragged
+    this.dragged = card.dataset.id;
     event.dataTransfer.effectAllowed = "move";
     event.dataTransfer.setData("text/plain", this.dragged);
-    event.target.closest("[data-id]").classList.add("dragged");
+    card.classList.add("dragged");
   }
 
   over(event) {
