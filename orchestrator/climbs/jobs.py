@@ -8,6 +8,7 @@ from orchestrator.climbs.budget import BudgetExceeded
 from orchestrator.climbs.machine import advance
 from orchestrator.climbs.models import Climb
 from orchestrator.climbs.services import fail_climb
+from orchestrator.climbs.watch import JOB_KIND, watch
 from orchestrator.climbs.weights import execute_training, record_training_unfinished
 from orchestrator.events.services import hold_fence
 from orchestrator.jobs.models import Job, JobState
@@ -32,6 +33,11 @@ def advance_climb(ctx: JobContext) -> None:
         with transaction.atomic():
             hold_fence(ctx.fence)
             fail_climb(climb=Climb.objects.get(pk=climb_id), error=str(exc))
+
+
+@job_handler(JOB_KIND)
+def watch_climb(ctx: JobContext) -> None:
+    watch(**ctx.spec, fence=ctx.fence)
 
 
 def record_execute_unfinished(job: Job) -> None:

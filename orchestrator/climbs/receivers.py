@@ -1,4 +1,4 @@
-"""What a climb hears from runs. Both run inside the transaction that records the news."""
+"""What a climb hears from runs and gradings, inside the transaction that records the news."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from orchestrator.climbs.curricula import learn_from
 from orchestrator.climbs.models import ClimbRun
 from orchestrator.climbs.progress import note_progress
 from orchestrator.climbs.services import queue_advance
+from orchestrator.climbs.watch import queue_look, queue_watch
+from orchestrator.grading.models import Regrade
+from orchestrator.grading.signals import regrade_ended
 from orchestrator.runs.models import Rollout, Run
 from orchestrator.runs.signals import rollout_ended, run_ended, run_progressed
 
@@ -26,6 +29,7 @@ def on_run_ended(run: Run, **_: Any) -> None:
     if climb_run is None:
         return
     settle_run(climb=climb_run.climb, run=run)
+    queue_watch(climb_run=climb_run)
     if run.purpose != "train":  # a training job asks for the next step itself
         queue_advance(climb_id=climb_run.climb_id, after=f"run-{run.pk}")
 
@@ -43,3 +47,8 @@ def on_run_progressed(run: Run, done: int, planned: int, **_: Any) -> None:
     climb_run = climb_run_of(run)
     if climb_run is not None:
         note_progress(climb_run=climb_run, done=done, planned=planned)
+
+
+@receiver(regrade_ended, sender=Regrade)
+def on_regrade_ended(regrade: Regrade, **_: Any) -> None:
+    queue_look(regrade=regrade)

@@ -22,6 +22,7 @@ from orchestrator.climbs.models import (
 from orchestrator.climbs.settings import ClimbSettings
 from orchestrator.environments.models import EnvironmentVersion
 from orchestrator.events.services import NewEvent, append, create_stream
+from orchestrator.grading.hacking import acknowledge_all
 from orchestrator.jobs import services as jobs
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Project, Role, User
@@ -49,6 +50,7 @@ def start_climb(
     settings: ClimbSettings,
 ) -> Climb:
     require(actor, project, Role.EDITOR)
+    check_held_out(project, rubric_version, settings.watch.held_out_rubric)
     with transaction.atomic():
         climb = Climb.objects.create(
             project=project,
@@ -66,6 +68,17 @@ def start_climb(
         )
         queue_advance(climb_id=climb.pk, after="start")
     return climb
+
+
+def check_held_out(project: Project, climbed: RubricVersion, held_out: int | None) -> None:
+    """Raises ClimbError for a held-out rubric that is none."""
+    if held_out is None:
+        return
+    version = RubricVersion.objects.filter(pk=held_out, rubric__project=project).first()
+    if version is None:
+        raise ClimbError(f"The project has no rubric version {held_out} to hold out.")
+    if version.rubric_id == climbed.rubric_id:
+        raise ClimbError("A held-out rubric is another one than the rubric that is climbed on.")
 
 
 def queue_advance(*, climb_id: int, after: str) -> None:
@@ -87,8 +100,10 @@ def pause_climb(*, actor: User, climb: Climb) -> None:
 
 
 def resume_climb(*, actor: User, climb: Climb) -> None:
+    """Acknowledges the alarms that it was paused for, as whoever lets it go on has seen them."""
     require(actor, climb.project, Role.EDITOR)
     with transaction.atomic():
+        acknowledge_all(actor=actor, climb_id=climb.pk)
         climb.refresh_from_db(fields=["started_at"])
         state = ClimbState.RUNNING if climb.started_at else ClimbState.QUEUED
         _change_state(climb, (ClimbState.PAUSED,), state, "is not paused")

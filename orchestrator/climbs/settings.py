@@ -72,9 +72,27 @@ class TrainSettings:
 
 
 @dataclass(frozen=True)
+class WatchSettings:
+    """When a climb is warned of, or paused for, a rubric that is being gamed."""
+
+    held_out_rubric: int | None = None
+    """Id of a version of another rubric, on which nobody climbs; without it no gap can be seen."""
+    held_out_rollouts: int = 16
+    """Of each run, so many are graded by it."""
+    warn: float = 0.05
+    """Points of score by which the gap between the rubrics, or between criteria, has grown."""
+    pause: float = 0.10
+    length: float = 0.5
+    """Growth of answers or rollouts, as a share; warns only."""
+    format: float = 0.2
+    """Rise of a form's share of the answers; warns only."""
+
+
+@dataclass(frozen=True)
 class ClimbSettings:
     search: SearchSettings = field(default_factory=SearchSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
+    watch: WatchSettings = field(default_factory=WatchSettings)
     test_replicates: int = 1
     concurrency: int = 32
     """Rollouts in flight."""
@@ -94,6 +112,7 @@ class ClimbSettings:
         values = dict(data)
         values["search"] = _part(SearchSettings, data.get("search", {}))
         values["train"] = _part(TrainSettings, data.get("train", {}))
+        values["watch"] = _part(WatchSettings, data.get("watch", {}))
         return cls(**values)
 
 

@@ -17,6 +17,7 @@ from orchestrator.events.services import Fence, NewEvent, append, create_stream,
 from orchestrator.grading.errors import RegradeRefused
 from orchestrator.grading.models import Regrade, RegradedScore, RegradePurpose, RegradeState
 from orchestrator.grading.selecting import MAX_ROLLOUTS, Selection, chosen_ids, in_words
+from orchestrator.grading.signals import regrade_ended
 from orchestrator.jobs import services as jobs
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Role, User
@@ -77,7 +78,7 @@ def retry_errors_of_run(*, actor: User, run: Run) -> Regrade:
 
 def start(
     *,
-    actor: User,
+    actor: User | None,
     rubric: Rubric,
     version: RubricVersion | None,
     spec: Mapping[str, Any],
@@ -85,6 +86,7 @@ def start(
     ids: list[int],
     selection: Mapping[str, Any],
 ) -> Regrade:
+    """`actor`: None where no person asks. Raises RegradeRefused."""
     if not ids:
         raise RegradeRefused("No rollout that has ended is among those. Choose others.")
     try:
@@ -186,3 +188,4 @@ def end_regrade(
             stream_id = Regrade.objects.values_list("stream_id", flat=True).get(pk=regrade_id)
             told = {"state": state, "error": error}
             append(stream_id=stream_id, items=[NewEvent("regrade.ended", told)])
+            regrade_ended.send(sender=Regrade, regrade=Regrade.objects.get(pk=regrade_id))

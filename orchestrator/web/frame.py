@@ -13,7 +13,7 @@ from django.urls import reverse
 from orchestrator.projects.access import role_in
 from orchestrator.projects.models import Project, Role, User
 from orchestrator.projects.queries import projects_of
-from orchestrator.web.health import Sign, signs
+from orchestrator.web.health import Level, Sign, signs
 from orchestrator.web.queries import RailCounts, rail_counts
 
 
@@ -79,6 +79,16 @@ def entries(project_id: int, counts: RailCounts) -> list[Entry]:
     ]
 
 
+def alarm_signs(project_id: int, counts: RailCounts) -> list[Sign]:
+    """What the watch over climbs has found and nobody has acknowledged."""
+    if not counts.warnings:
+        return []
+    plural = "" if counts.warnings == 1 else "s"
+    text = f"{counts.warnings} alarm{plural}: a rubric may be gamed"
+    level: Level = "bad" if counts.pauses else "warn"
+    return [Sign("watch", level, text, url=reverse("web:climbs", args=[project_id]))]
+
+
 def page(
     request: HttpRequest,
     template: str,
@@ -94,13 +104,14 @@ def page(
     assert role is not None, "the view must have fetched the project through access"
     # Viewers see queues and review nothing.
     reviewer = request.user if isinstance(request.user, User) and role != Role.VIEWER else None
+    counts = rail_counts(project.pk, reviewer)
     frame = Frame(
         project=project,
         role=role,
         projects=list(projects_of(request.user)),
         section=section,
-        entries=entries(project.pk, rail_counts(project.pk, reviewer)),
+        entries=entries(project.pk, counts),
         crumbs=crumbs,
-        signs=signs(),
+        signs=[*signs(), *alarm_signs(project.pk, counts)],
     )
     return render(request, template, {"frame": frame, "project": project, **context}, status=status)

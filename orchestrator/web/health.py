@@ -36,6 +36,8 @@ class Sign:
     level: Level
     text: str
     detail: str = ""
+    url: str = ""
+    """The page that tells more."""
 
 
 class ModelServerProbe:

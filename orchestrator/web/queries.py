@@ -17,6 +17,8 @@ from optimizer.models import Blob, Comparison, HarnessVersion
 from orchestrator.climbs.models import Climb, ClimbRun, ClimbState, Rung
 from orchestrator.environments.models import Environment, EnvironmentVersion, Split, Task
 from orchestrator.events.models import Event, Stream
+from orchestrator.grading.hacking import PAUSE
+from orchestrator.grading.models import HackingAlarm
 from orchestrator.projects.models import ApiToken, Membership, Project, User
 from orchestrator.review.queries import n_to_review
 from orchestrator.runs.models import Rollout, Run, RunState
@@ -35,6 +37,10 @@ class RailCounts:
     climbs: int = 0
     training: int = 0
     review: int = 0
+    warnings: int = 0
+    """Alarms of the watch that nobody has acknowledged."""
+    pauses: int = 0
+    """Those of them that paused a climb."""
 
 
 def rail_counts(project_id: int, reviewer: User | None) -> RailCounts:
@@ -50,6 +56,18 @@ def rail_counts(project_id: int, reviewer: User | None) -> RailCounts:
         )
         return Coalesce(Subquery(rows, output_field=IntegerField()), 0)
 
+    def unseen(**filters: str) -> Coalesce:
+        rows = (
+            HackingAlarm.objects.filter(
+                project_id=OuterRef("pk"), acknowledged_at__isnull=True, **filters
+            )
+            .order_by()
+            .values("project_id")
+            .annotate(n=Count("pk"))
+            .values("n")
+        )
+        return Coalesce(Subquery(rows, output_field=IntegerField()), 0)
+
     row = (
         Project.objects.filter(pk=project_id)
         .annotate(
@@ -57,8 +75,10 @@ def rail_counts(project_id: int, reviewer: User | None) -> RailCounts:
             live_climbs=running(Climb, LIVE_CLIMBS),
             live_training=running(TrainingJob, [TrainingState.RUNNING, TrainingState.QUEUED]),
             to_review=n_to_review(reviewer) if reviewer else Value(0),
+            warnings=unseen(),
+            pauses=unseen(level=PAUSE),
         )
-        .values_list("live_runs", "live_climbs", "live_training", "to_review")
+        .values_list("live_runs", "live_climbs", "live_training", "to_review", "warnings", "pauses")
         .first()
     )
     return RailCounts(*row) if row else RailCounts()

@@ -12,6 +12,8 @@ from django.views.decorators.http import require_POST, require_safe
 from orchestrator.climbs.models import Climb
 from orchestrator.climbs.queries import claim, ladder, list_climbs
 from orchestrator.climbs.services import ClimbError, cancel_climb, pause_climb, resume_climb
+from orchestrator.grading.hacking import acknowledge, alarms_of, open_alarms
+from orchestrator.grading.models import HackingAlarm
 from orchestrator.projects.access import project_for_view
 from orchestrator.web import access, queries
 from orchestrator.web.figures import MINI, NARROW, WIDE, climb_figure
@@ -44,7 +46,15 @@ def climb_list(request: HttpRequest, project_id: int) -> HttpResponse:
                 "mini": climb_figure(rungs, names, MINI),
             }
         )
-    return page(request, "web/climbs.html", project, "ladder", [Crumb("Ladder")], rows=rows)
+    return page(
+        request,
+        "web/climbs.html",
+        project,
+        "ladder",
+        [Crumb("Ladder")],
+        rows=rows,
+        alarms=open_alarms(project.pk),
+    )
 
 
 @login_required
@@ -76,6 +86,7 @@ def climb_detail(request: HttpRequest, project_id: int, climb_id: int) -> HttpRe
         edits_rest=edits[EDITS_SHOWN:],
         comparisons=queries.comparisons_of(view.climb.search_id),
         curves=training_curves(view.training),
+        alarms=alarms_of(climb.pk),
         last_seq=last_seq,
     )
 
@@ -107,6 +118,18 @@ def certificate(request: HttpRequest, project_id: int, climb_id: int, index: int
         name = f"certificate-climb-{climb.pk}-rung-{index}.json"
         response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
+
+
+@login_required
+@require_POST
+def alarm_acknowledge(
+    request: HttpRequest, project_id: int, climb_id: int, alarm_id: int
+) -> HttpResponse:
+    climb = access.climb_for_edit(request.user, project_id, climb_id)
+    alarm = get_object_or_404(HackingAlarm, climb=climb, pk=alarm_id)
+    acknowledge(actor=request.user, alarm=alarm)  # type: ignore[arg-type] # login_required
+    messages.success(request, "Acknowledged. It comes back only if it grows.")
+    return redirect("web:climb", project_id, climb_id)
 
 
 @login_required

@@ -6,6 +6,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from orchestrator.climbs.learning import notes_on
+from orchestrator.grading.hacking import alarms_of
 from orchestrator.projects.access import project_for_view
 from orchestrator.web import access, queries
 from orchestrator.web.frame import Crumb, page
@@ -42,6 +43,7 @@ def training_detail(request: HttpRequest, project_id: int, job_id: int) -> HttpR
         climb=climb,
         reward_notes=notes_on(climb) if climb is not None else [],
         checkpoints=list(job.checkpoints.all()),
+        alarms=alarms_of(climb.pk) if climb is not None else [],
         curves=training_curves(steps, job.total_steps),
         last_seq=last_seq,
     )
