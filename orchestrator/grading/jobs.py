@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from orchestrator.grading import kept
+from orchestrator.grading.groups import whole_groups
 from orchestrator.grading.models import Regrade, RegradedScore, RegradeState
 from orchestrator.grading.past import why_not_graded
 from orchestrator.grading.redteam import jobs as redteam_jobs
@@ -32,6 +33,7 @@ from orchestrator.runs.transcripts import transcripts_of
 from rubrics.aggregate import aggregate
 from rubrics.codec import from_json
 from rubrics.grade import grade, grade_async
+from rubrics.grade_group import decide_pending, has_groups, held
 from rubrics.kinds import KINDS
 from rubrics.types import RubricSpec, Services, State, Transcript, Verdict
 
@@ -99,9 +101,9 @@ class _Grader:
                 opened = grading_services(self.asked.project_id)
                 services = runner.run(opened.__aenter__())
                 stack.callback(lambda: runner.run(opened.__aexit__(None, None, None)))
-            for start in range(0, len(ids), size):
+            for chunk in self._chunks(ids, size):
                 self.ctx.check()
-                past = self._read(ids[start : start + size])
+                past = self._read(chunk)
                 if runner is None or services is None:
                     verdicts = [
                         [] if p.why_not else grade(self.spec, p.transcript, known=p.known)
@@ -111,6 +113,12 @@ class _Grader:
                     verdicts = runner.run(self._graded(past, services))
                 self._store(past, verdicts)
                 self.ctx.progress()
+
+    def _chunks(self, ids: Sequence[int], size: int) -> Sequence[Sequence[int]]:
+        """A group that is compared is one chunk: it is stored as a whole or not at all."""
+        if has_groups(self.spec):
+            return whole_groups(ids)
+        return [ids[start : start + size] for start in range(0, len(ids), size)]
 
     def _read(self, ids: Sequence[int]) -> list[_Past]:
         rollouts = list(
@@ -151,8 +159,9 @@ class _Grader:
             if rollout.why_not:
                 return []
             async with slots:
+                known = {**held(self.spec, rollout.transcript), **rollout.known}
                 return await grade_async(
-                    self.spec, rollout.transcript, services=services, known=rollout.known
+                    self.spec, rollout.transcript, services=services, known=known
                 )
 
         try:
@@ -160,10 +169,13 @@ class _Grader:
                 tasks = [group.create_task(one(rollout)) for rollout in past]
                 watch = group.create_task(self._watch())
                 await asyncio.wait(tasks)
+                alone = {p.rollout_id: t.result() for p, t in zip(past, tasks, strict=True)}
+                transcripts = {p.rollout_id: p.transcript for p in past}
+                found = await decide_pending(self.spec, transcripts, alone, services=services)
                 watch.cancel()
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
-        return [task.result() for task in tasks]
+        return [found[p.rollout_id] for p in past]
 
     async def _watch(self) -> None:
         """Ends a chunk that waits for judges as soon as nobody wants it any more."""

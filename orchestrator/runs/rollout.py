@@ -49,7 +49,7 @@ from orchestrator.runs.payloads import (
 from orchestrator.runs.record import Announce, Ending, RolloutRecord
 from orchestrator.runs.recorder import Posted, Recorder
 from orchestrator.runs.seeds import derive_seed
-from orchestrator.runs.transcripts import FINAL_STATE, step_of
+from orchestrator.runs.transcripts import step_of
 from rubrics.types import RubricSpec, Services, Step
 
 STILL_RUNS = frozenset({Cause.STEP_TIMEOUT, Cause.RESET_TIMEOUT})
@@ -272,7 +272,7 @@ class AgentRollout:
             self._hear_step(payload)
         elif event.kind == "final_state":
             progress.final = final_payload(payload)
-            self._record.post(NewEvent(FINAL_STATE, progress.final))
+            self._record.post(NewEvent("final_state", progress.final))
         elif event.kind == "rejected":
             progress.is_in_flight = False
             progress.answers.append([Segment("warning", f"({payload['reason']})")])
