@@ -261,3 +261,13 @@ def test_a_better_question_is_asked_for_shown_and_refused(people: People, filled
     cancel = address(rubric, "alignment_cancel", made.pk)
     assert client_of(people.member).post(cancel).status_code == 403
     assert editor.post(cancel).status_code == 302
+
+
+def test_a_run_shows_each_criterion_with_its_badge(people: People, filled: Labelled) -> None:
+    filled.many(people.editor, tp=20, fn=2, fp=2, tn=20)
+    filled.rollout(state="errored")
+    url = reverse("web:run", args=[people.project.pk, filled.run.pk])
+    html = text_of(client_of(people.member), url)
+    assert "Names the file" in html
+    assert "κ 0.82" in html
+    assert "n 44" in html and "1 errored" in html

@@ -46,7 +46,7 @@ def fill_runs(project: Project) -> None:
         ("runs", fill_runs, 3),
         ("climbs", make_climb, 3),
         ("environments", make_environment, 6),
-        ("rubrics", make_rubric, 2),
+        ("rubrics", make_rubric, 3),
         ("training", make_training_job, 1),
         ("overview", make_climb, 8),
     ],
@@ -75,4 +75,4 @@ def test_a_run_with_many_rollouts_asks_as_often_as_one_with_few(people: People) 
     few = queries(client, url)
     for replicate in range(1, 30):
         make_rollout(run, tasks[0], replicate=replicate)
-    assert queries(client, url) == few <= FRAME + 7
+    assert queries(client, url) == few <= FRAME + 8

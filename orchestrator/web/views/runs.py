@@ -15,6 +15,7 @@ from orchestrator.runs.services import cancel_run
 from orchestrator.web import access, queries
 from orchestrator.web.figures import stacked
 from orchestrator.web.frame import Crumb, page
+from orchestrator.web.run_criteria import criteria_of_run
 
 ROWS_PER_PAGE = 600
 """Rows of the live table in one page; more are reached by `after`."""
@@ -82,6 +83,7 @@ def run_detail(request: HttpRequest, project_id: int, run_id: int) -> HttpRespon
         climb_run=queries.climb_of_run(run.pk),
         last_seq=last_seq,
         states=RolloutState.values,
+        run_criteria=criteria_of_run(run) if run.has_ended else [],
         queues=names_of_queues(project_id),
     )
 
