@@ -16,11 +16,23 @@ from rubrics.aggregate import aggregate
 from rubrics.errors import RubricInvalid
 from rubrics.grade import grade
 from rubrics.kinds import KINDS
-from rubrics.types import Criterion, RubricSpec, Scope, Score, State, Transcript, Verdict
+from rubrics.types import Criterion, RubricSpec, Scope, Score, State, Step, Transcript, Verdict
 
 AT_THE_END = frozenset({Scope.FINAL_ANSWER, Scope.ENVIRONMENT_STATE})
 ONLY_AT_THE_END = frozenset({"environment_reward"})
 """Kinds that look at the end whatever their scope."""
+
+
+def transcript_of(steps: Sequence[Step], *, is_sum: bool, wall_s: float) -> Transcript:
+    """Of the steps so far, at least one. `is_sum`: their rewards add up to the episode's."""
+    answers = [step.answer for step in steps if step.answer is not None]
+    rewards = [step.reward for step in steps if step.reward is not None]
+    return Transcript(
+        steps=tuple(steps),
+        answer=answers[-1] if answers else None,
+        reward=(sum(rewards) if rewards else None) if is_sum else steps[-1].reward,
+        wall_s=wall_s,
+    )
 
 
 def breakdown(

@@ -12,13 +12,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import structlog
 from django.db import transaction
 from django.utils import timezone
 
-from orchestrator.environments.connection import plain
 from orchestrator.environments.errors import ActionRejectedError, EpisodeError, ServerStartError
 from orchestrator.environments.isolation import isolation_of
 from orchestrator.environments.kinds.acting import Interface, interface_of
@@ -40,10 +40,10 @@ from orchestrator.tryouts.models import (
 )
 from orchestrator.tryouts.play import Play, fold
 from orchestrator.tryouts.services import end_tryout, lose_tryout
-from orchestrator.tryouts.session import LiveEpisode, PastStep, closed_quietly
+from orchestrator.tryouts.session import LiveEpisode, PastStep, closed_quietly, failure
 from orchestrator.tryouts.wording import readable, text_of
 from rubrics.codec import from_json
-from rubrics.types import RubricSpec, Transcript
+from rubrics.types import RubricSpec
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -193,7 +193,7 @@ class Host:
         try:
             payload = self._wait(self._episode.reset(command.payload["params"]))
         except EpisodeError as exc:
-            self._done(command, _failed(0, exc))
+            self._done(command, NewEvent("tryout.failed", failure(0, exc)))
         except ValueError as exc:
             self._refuse(command, str(exc))
         else:
@@ -214,7 +214,7 @@ class Host:
         except ActionRejectedError as exc:
             self._refuse(command, str(exc), action)
         except EpisodeError as exc:
-            self._done(command, _failed(number, exc))
+            self._done(command, NewEvent("tryout.failed", failure(number, exc)))
         else:
             self._done(command, NewEvent("tryout.observation", payload), *self._graded([number]))
 
@@ -322,21 +322,20 @@ class Host:
         return [self._breakdown(spec, str(version), number) for number in numbers]
 
     def _breakdown(self, spec: RubricSpec, rubric: str, number: int) -> NewEvent:
-        steps = [taken.step for taken in self._episode.taken[:number]]
-        answers = [step.answer for step in steps if step.answer is not None]
-        rewards = [step.reward for step in steps if step.reward is not None]
-        is_sum = self._episode.settings.reward_aggregate == "sum"
-        task = self._task
-        transcript = Transcript(
-            steps=tuple(steps),
-            answer=answers[-1] if answers else None,
-            expected=task.spec.get("answer") if task else None,
-            reward=(sum(rewards) if rewards else None) if is_sum else steps[-1].reward,
-            task=task.prompt if task else "",
-            labels={"family": task.family} if task else {},
-            wall_s=sum(taken.payload["latency_s"] for taken in self._episode.taken[:number]),
+        taken = self._episode.taken[:number]
+        transcript = grading.transcript_of(
+            [item.step for item in taken],
+            is_sum=self._episode.settings.reward_aggregate == "sum",
+            wall_s=sum(item.payload["latency_s"] for item in taken),
         )
-        verdicts, score = grading.breakdown(spec, transcript, is_over=steps[-1].done)
+        if (task := self._task) is not None:
+            transcript = replace(
+                transcript,
+                task=task.prompt,
+                labels={"family": task.family},
+                expected=task.spec.get("answer"),
+            )
+        verdicts, score = grading.breakdown(spec, transcript, is_over=taken[-1].step.done)
         shown, total = grading.as_json(spec, verdicts, score)
         return NewEvent(
             "tryout.graded", {"step": number, "rubric": rubric, "verdicts": shown, "score": total}
@@ -393,15 +392,3 @@ class Host:
         """Kept for the job's thread, which tells it once for each start of an episode."""
         if not self._is_told:
             self._is_told, self._waiting = True, waiting
-
-
-def _failed(step: int, exc: EpisodeError) -> NewEvent:
-    return NewEvent(
-        "tryout.failed",
-        {
-            "step": step,
-            "cause": exc.cause.value,
-            "message": exc.message.removesuffix(" No score."),
-            "raw": plain(exc.raw, 2000),
-        },
-    )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orchestrator.environments.actions import action_schema
-from orchestrator.environments.connection import Address
+from orchestrator.environments.connection import Address, plain
 from orchestrator.environments.errors import ActionRejectedError, EpisodeError
 from orchestrator.environments.kinds import Kind
 from orchestrator.environments.session import (
@@ -240,6 +240,16 @@ def _compare(
     if names := differences(before["digests"], after["digests"]):
         result.found.append({"step": number, "fields": names})
         result.changed[str(number)] = after
+
+
+def failure(number: int, exc: EpisodeError) -> dict[str, Any]:
+    """Payload of the event of a step that failed; 0 is the reset."""
+    return {
+        "step": number,
+        "cause": exc.cause.value,
+        "message": exc.message.removesuffix(" No score."),
+        "raw": plain(exc.raw, 2000),
+    }
 
 
 def shown(value: Any) -> str:
