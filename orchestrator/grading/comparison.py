@@ -115,6 +115,11 @@ class Comparison:
     versions: Sequence[tuple[str, int]]
     """Which versions the rollouts were graded by, with counts."""
 
+    @property
+    def n_same(self) -> int:
+        """Rollouts with the same score under both."""
+        return self.n_both - self.n_up - self.n_down
+
 
 def compare(pairs: Sequence[Pair], names: Mapping[str, str], same: frozenset[str]) -> Comparison:
     """`names`: of criteria by id, old and new; `same`: ids whose content did not change."""

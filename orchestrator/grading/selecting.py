@@ -34,6 +34,7 @@ class Selection:
     rollout_ids: tuple[int, ...] = ()
     search: str = ""
     """In the task's key, the answer and the message."""
+    split: str = ""
     without_test: bool = False
     """Leave out the sealed test split."""
     errored_verdicts: bool = False
@@ -58,6 +59,8 @@ def past_rollouts(project_id: int, chosen: Selection) -> QuerySet[Rollout]:
         found = found.filter(run__rubric_version__rubric_id=chosen.rubric_id)
     if chosen.rollout_ids:
         found = found.filter(pk__in=chosen.rollout_ids)
+    if chosen.split:
+        found = found.filter(task__split=chosen.split)
     if chosen.without_test:
         found = found.exclude(task__split=Split.TEST)
     if chosen.search:
@@ -107,6 +110,8 @@ def in_words(project_id: int, chosen: Selection, n: int) -> str:
         parts.append(f"that {grader} has graded")
     if chosen.errored_verdicts:
         parts.append("with an errored verdict")
+    if chosen.split:
+        parts.append(f"of the {chosen.split} split")
     if chosen.search:
         parts.append(f"with “{chosen.search}”")
     if chosen.without_test:

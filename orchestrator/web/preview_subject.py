@@ -7,7 +7,7 @@ brought, so that the same templates draw both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -28,7 +28,15 @@ from rubrics.transcript_codec import from_json
 from rubrics.types import Transcript
 
 SHOWN_KINDS = frozenset({"started", "told", "action", "observation"})
-SHOW = (("", "newest"), ("failed", "failed"), ("passed", "passed"), ("errored", "errored"))
+SEALED = "sealed"
+SHOW = (
+    ("", "newest"),
+    ("failed", "failed"),
+    ("passed", "passed"),
+    ("errored", "errored"),
+    (SEALED, "sealed test"),
+)
+"""Rollouts of the sealed test split are offered only by name."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +72,19 @@ class Offer:
 def offer_of(rubric: Rubric, *, show: str, search: str) -> Offer:
     """Rollouts that this rubric has graded; of the whole project where there is none."""
     show = show if show in dict(SHOW) else ""
-    own = Selection(rubric_id=rubric.pk, state=show, search=search.strip())
-    found = regrade_queries.offered_rollouts(rubric.project_id, own)
+    chosen = Selection(
+        rubric_id=rubric.pk,
+        state="" if show == SEALED else show,
+        search=search.strip(),
+        split=Split.TEST if show == SEALED else "",
+        without_test=show != SEALED,
+    )
+    found = regrade_queries.offered_rollouts(rubric.project_id, chosen)
     is_of_rubric = bool(found) or bool(
         regrade_queries.offered_rollouts(rubric.project_id, Selection(rubric_id=rubric.pk), 1)
     )
     if not is_of_rubric:
-        anyones = Selection(state=show, search=search.strip())
+        anyones = replace(chosen, rubric_id=None)
         found = regrade_queries.offered_rollouts(rubric.project_id, anyones)
     return Offer(
         rollouts=[Option(f"r{rollout.pk}", _label(rollout)) for rollout in found],

@@ -35,9 +35,8 @@ class Preview {
   stored(spec) {
     const text = JSON.stringify(spec);
     if (text === this.spec) return;
-    const isFirst = this.spec === null;
     this.spec = text;
-    if (!isFirst) this.soon(TYPING_MS);
+    this.soon(TYPING_MS);
   }
 
   soon(delayMs) {

@@ -15,6 +15,7 @@ from orchestrator.runs.models import Rollout, Run
 from orchestrator.web import urls
 from tests.base import People
 from tests.web import test_authoring_access as authoring
+from tests.web import test_regrade_pages as regrades
 from tests.web import test_review_pages as review
 from tests.web.build import (
     make_climb,
@@ -128,6 +129,7 @@ def test_every_address_is_under_test() -> None:
         for item in getattr(pattern, "url_patterns", [pattern])
     }
     known = set(PAGES) | WRITES | FOR_EDITORS | authoring.PAGES | authoring.WRITES
+    known |= regrades.PAGES | regrades.WRITES
     assert names == known | review.PAGES | review.FOR_EDITORS | review.WRITES
 
 

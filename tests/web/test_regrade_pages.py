@@ -21,6 +21,12 @@ from tests.base import People
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+PAGES = {"rubric_preview", "rubric_golden", "rubric_backtests", "regrade"}
+WRITES = {
+    *("golden_add", "golden_remove", "backtest_start", "regrade_start"),
+    *("run_regrade", "regrade_cancel", "regrade_resume"),
+}
+"""Compared with all addresses in `test_access`."""
 RIGHT: dict[str, Any] = {"id": "right", "kind": "exact"}
 FEW: dict[str, Any] = {
     "id": "few",

@@ -189,8 +189,7 @@ def regrade_page(request: HttpRequest, project_id: int, regrade_id: int) -> Http
 
 def bars_of(found: Comparison) -> list[Bar]:
     """Same, up, down, without a score now."""
-    same = found.n_both - found.n_up - found.n_down
-    parts = [("na", same), ("good", found.n_up), ("bad", found.n_down)]
+    parts = [("na", found.n_same), ("good", found.n_up), ("bad", found.n_down)]
     return stacked([*parts, ("hatch", found.n - found.n_both)], found.n)
 
 
