@@ -31,10 +31,10 @@ from orchestrator.review.models import (
 from orchestrator.review.reservations import take
 from orchestrator.review.scales import MarkScale, scales_of
 from orchestrator.review.splits import is_held_out
+from orchestrator.review.texts import storable
 from orchestrator.runs.models import Rollout
 from rubrics.models import RubricVersion
 
-LONGEST_TEXT = 20_000
 PREFERENCES = ("a", "b", "e")
 
 
@@ -157,7 +157,7 @@ def _read(queue: ReviewQueue, marks: Mapping[str, Mark]) -> dict[str, _Read]:
         if mark is None or mark.said not in PREFERENCES:
             problems.append(f"{scale.name}: choose A, B or equal")
         else:
-            read[scale.id] = _Read("scored", None, mark.said, _text(mark.note, scale.name))
+            read[scale.id] = _Read("scored", None, mark.said, storable(mark.note, scale.name))
     if problems:
         raise ReviewRefused("; ".join(problems) + ".")
     return read
@@ -177,7 +177,7 @@ def _read_values(
         except ValueError as exc:
             problems.append(str(exc))
             continue
-        read[scale.id] = _Read(state, value, "", _text(mark.note, scale.name))
+        read[scale.id] = _Read(state, value, "", storable(mark.note, scale.name))
     if problems:
         raise ReviewRefused("; ".join(problems) + ".")
     return read
@@ -200,7 +200,7 @@ def correct_answer(
 ) -> Correction | None:
     """The answer as it should have been, kept beside the rollout's own; empty removes it."""
     require(actor, item.queue.project_id, Role.EDITOR)
-    text = _text(text, "The corrected answer")
+    text = storable(text, "The corrected answer")
     with transaction.atomic():
         found = Correction.objects.filter(rollout=item.rollout, user=actor).first()
         if (found.text if found else "") == text:
@@ -227,14 +227,6 @@ def correct_answer(
 def comment(*, actor: User, item: ReviewItem, text: str) -> ReviewComment:
     """A word to the other reviewers, seen by all at once. Raises ReviewRefused when empty."""
     require(actor, item.queue.project_id, Role.EDITOR)
-    if not (text := _text(text, "The comment")):
+    if not (text := storable(text, "The comment")):
         raise ReviewRefused("The comment is empty.")
     return ReviewComment.objects.create(item=item, user=actor, text=text)
-
-
-def _text(text: str, what: str) -> str:
-    """As a database of either kind can store it: PostgreSQL takes neither NUL nor surrogates."""
-    clean = text.replace("\x00", "␀").encode("utf-8", "replace").decode().strip()
-    if len(clean) > LONGEST_TEXT:
-        raise ReviewRefused(f"{what}: accepts {LONGEST_TEXT:,} characters, got {len(clean):,}.")
-    return clean

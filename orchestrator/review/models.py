@@ -78,6 +78,7 @@ class ReviewItem(models.Model):
                 name="item_once_in_queue",
             ),
         ]
+        indexes = [models.Index(fields=["queue", "position", "id"])]
         ordering = ["position", "id"]
 
     def __str__(self) -> str:

@@ -289,30 +289,33 @@ class Departure:
     """Why an item is not where it was."""
 
     name: str
-    who: str
-    at: datetime
+    why: str
+    """A sentence: who did what when."""
     moved_to: ReviewItem | None
 
 
 def departure_of(queue: ReviewQueue, item_id: int) -> Departure | None:
     """None when the queue never had it."""
-    entry = (
-        ReviewEntry.objects.filter(
-            queue=queue, item_number=item_id, deed__in=(Deed.DELETED, Deed.MOVED)
-        )
-        .select_related("user")
-        .first()
-    )
+    entries = ReviewEntry.objects.filter(queue=queue, item_number=item_id).select_related("user")
+    entry = entries.filter(deed__in=(Deed.DELETED, Deed.MOVED)).first()
     if entry is None:
-        return None
+        last = entries.first()
+        gone = "Its rollout was deleted, and the item with it."
+        return Departure(last.item_name, gone, None) if last else None
     moved = (
         ReviewItem.objects.select_related("queue")
         .filter(pk=item_id, queue__project_id=queue.project_id)
         .exclude(queue=queue)
         .first()
     )
-    who = entry.user.username if entry.user else "somebody"
-    return Departure(entry.item_name, who, entry.at, moved)
+    who, when = entry.user.username if entry.user else "somebody", f"{entry.at:%H:%M} UTC"
+    if entry.deed == Deed.DELETED:
+        why = f"{who} deleted this item at {when}."
+    else:
+        to = moved.queue.name if moved else entry.detail.get("name", "another queue")
+        why = f"{who} moved this item to “{to}” at {when}."
+        why += "" if moved else " It is not there any more either."
+    return Departure(entry.item_name, why, moved)
 
 
 def verdicts_of(rollout_ids: Iterable[int], rubric_id: int) -> dict[int, Mapping[str, Any]]:

@@ -74,13 +74,16 @@ def open_to(user: User, now: datetime) -> QuerySet[ReviewItem]:
     )
     mine = ASSIGNED.objects.filter(reviewitem_id=OuterRef("pk"), user_id=user.pk)
     return (
-        ReviewItem.objects.annotate(
+        # Aliases, so that a count of items does not work them out twice.
+        ReviewItem.objects.alias(
             n_others=count_seats(seats.filter(live(now)).exclude(user=user)),
             n_kept=Coalesce(Subquery(kept, output_field=IntegerField()), 0),
             is_mine=Exists(mine),
         )
-        .filter(n_others__lt=F("queue__seats"))
-        .filter(Q(is_mine=True) | Q(n_others__lt=F("queue__seats") - F("n_kept")))
+        .filter(
+            Q(n_others__lt=F("queue__seats") - F("n_kept"))
+            | Q(is_mine=True, n_others__lt=F("queue__seats"))
+        )
         .exclude(Exists(seats.filter(user=user, state=SeatState.DONE)))
         .exclude(Exists(ReviewSkip.objects.filter(item=OuterRef("pk"), user=user)))
         .order_by("-is_mine", "position", "id")

@@ -33,6 +33,7 @@ from orchestrator.review.models import (
 from orchestrator.review.reservations import hold
 from orchestrator.review.scales import scales_of
 from orchestrator.review.splits import is_swapped
+from orchestrator.review.texts import storable
 from orchestrator.runs.models import Rollout, RolloutState
 from rubrics.models import RubricVersion
 
@@ -85,10 +86,10 @@ def create_queue(
         with transaction.atomic():
             queue = ReviewQueue.objects.create(
                 project=project,
-                name=spec.name.strip(),
+                name=storable(spec.name, "name"),
                 rubric_version=spec.rubric_version,
                 criteria=list(spec.criteria),
-                instructions=spec.instructions.strip(),
+                instructions=storable(spec.instructions, "instructions"),
                 mode=spec.mode,
                 seats=spec.seats,
                 is_blind=spec.is_blind,

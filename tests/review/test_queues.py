@@ -151,8 +151,27 @@ def test_who_deleted_an_item_is_known(people: People) -> None:
     delete_item(actor=people.owner, item=item)
     gone = queries.departure_of(queue, number)
     assert gone is not None
-    assert (gone.who, gone.moved_to) == (people.owner.username, None)
+    assert people.owner.username in gone.why
+    assert gone.moved_to is None
     assert queries.departure_of(queue, number + 1) is None
+
+
+def test_an_item_that_went_with_its_rollout_says_so(people: People) -> None:
+    rollouts = make_rollouts(people.project, 1)
+    queue = make_queue(people.project, people.owner, rollouts)
+    (item,) = items_of(queue)
+    number = item.pk
+    take(actor=people.owner, item=item)
+    rollouts[0].delete()
+    gone = queries.departure_of(queue, number)
+    assert gone is not None
+    assert "rollout was deleted" in gone.why
+
+
+def test_names_with_odd_characters_are_stored(people: People) -> None:
+    queue = make_queue(people.project, people.owner, name="a\x00b\ud800", instructions="\x00")
+    queue.refresh_from_db()
+    assert (queue.name, queue.instructions) == ("a␀b?", "␀")
 
 
 def test_the_counts_of_any_number_of_queues_are_one_query(

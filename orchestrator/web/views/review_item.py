@@ -314,7 +314,6 @@ def _gone(
         queue=queue,
         item_id=item_id,
         departure=departure,
-        why=_why_gone(queue, item_id),
         given=given,
         rollout=rollout,
         can_keep=rollout is not None and not is_pair(queue) and any(m.said for m in sent.values()),
@@ -327,12 +326,7 @@ def _label(scale: Any, mark: Mark) -> str:
 
 def _why_gone(queue: ReviewQueue, item_id: int) -> str:
     found = queries.departure_of(queue, item_id)
-    if found is None:
-        return "This item is not in the queue any more."
-    when = f"{found.at:%H:%M} UTC"
-    if found.moved_to is not None:
-        return f"{found.who} moved this item to “{found.moved_to.queue.name}” at {when}."
-    return f"{found.who} deleted this item at {when}."
+    return found.why if found else "This item is not in the queue any more."
 
 
 @login_required
