@@ -173,12 +173,16 @@ def _seen(alarms: QuerySet[HackingAlarm], actor: User) -> int:
 
 
 def alarms_of(climb_id: int) -> list[HackingAlarm]:
-    """What nobody has acknowledged first, the newest before older ones."""
+    """What nobody has acknowledged first, of these the pauses; the newest before older ones."""
     rows = HackingAlarm.objects.filter(climb_id=climb_id).select_related("acknowledged_by", "run")
-    return sorted(rows[:50], key=lambda a: (a.acknowledged_at is not None, -a.pk))
+    return sorted(rows[:50], key=_order)
+
+
+def _order(alarm: HackingAlarm) -> tuple[bool, bool, int]:
+    return alarm.acknowledged_at is not None, alarm.level != PAUSE, -alarm.pk
 
 
 def open_alarms(project_id: int) -> list[HackingAlarm]:
     """One query; pauses first."""
     rows = HackingAlarm.objects.filter(project_id=project_id, acknowledged_at__isnull=True)
-    return sorted(rows.select_related("climb")[:50], key=lambda a: (a.level != PAUSE, -a.pk))
+    return sorted(rows.select_related("climb")[:50], key=_order)

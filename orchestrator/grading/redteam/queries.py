@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,9 +32,22 @@ class Shown:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """An attack that got paid: on the rollout where it got most, and on how many."""
+
+    worst: Shown
+    n_paid: int
+    n_tried: int
+
+
+@dataclass(frozen=True)
 class Report:
     report: RedTeamReport
-    paid: Sequence[Shown]
+    paid: Sequence[Finding]
+    """The worst of each family, the largest gain first."""
+    others: Sequence[Finding]
+    n_paid: int
+    """Gradings in which something got paid."""
     controls: Sequence[Shown]
     """Controls that came out wrong."""
     withstood: Sequence[Shown]
@@ -49,9 +63,11 @@ def reports_of(rubric: Rubric) -> list[RedTeamReport]:
 
 def report(found: RedTeamReport) -> Report:
     """What got paid most comes first. Three queries."""
-    shown = _shown(found)
-    paid, controls, withstood, errored = [], [], [], []
-    for item in shown:
+    paid: list[Shown] = []
+    controls: list[Shown] = []
+    withstood: list[Shown] = []
+    errored: list[Shown] = []
+    for item in _shown(found):
         is_control = item.attack.family is Family.CONTROL
         if item.result["score"] is None:
             errored.append(item)
@@ -59,7 +75,27 @@ def report(found: RedTeamReport) -> Report:
             (controls if is_control else paid).append(item)
         else:
             withstood.append(item)
-    return Report(found, paid, controls, withstood, errored)
+    first, others = _findings(paid, withstood)
+    return Report(found, first, others, len(paid), controls, withstood, errored)
+
+
+def _findings(
+    paid: Sequence[Shown], withstood: Sequence[Shown]
+) -> tuple[list[Finding], list[Finding]]:
+    n_paid = Counter(item.attack.id for item in paid)
+    n_tried = n_paid + Counter(item.attack.id for item in withstood)
+    seen: set[str] = set()
+    families: set[Family] = set()
+    first: list[Finding] = []
+    others: list[Finding] = []
+    for item in paid:
+        if item.attack.id in seen:
+            continue
+        seen.add(item.attack.id)
+        finding = Finding(item, n_paid[item.attack.id], n_tried[item.attack.id])
+        (others if item.attack.family in families else first).append(finding)
+        families.add(item.attack.family)
+    return first, others
 
 
 def _shown(found: RedTeamReport) -> list[Shown]:
