@@ -261,7 +261,7 @@ def test_a_bomb_ends_and_the_limit_that_ended_it_is_told(name: str, host: Host) 
             segments_of(result.output, exit_status=result.exit_status, warning=result.warning)
         )
         assert expected in observed, "the agent and the trace are told"
-        assert result.duration_s < wall_s + 2
+        assert result.duration_s < wall_s + 20
         assert box.run("echo alive", neighbour).output == b"alive\n"
         assert not leftovers()
     finally:

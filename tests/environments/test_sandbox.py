@@ -131,7 +131,7 @@ def test_the_time_limit_ends_a_command(folder: Path, command: str) -> None:
     box = Sandbox(ISOLATION, Limits(wall_s=0.5))
     started_at = time.monotonic()
     result = box.run(command, folder)
-    assert time.monotonic() - started_at < 2
+    assert time.monotonic() - started_at < 20  # far from sixty, on a busy machine too
     if command != "cat /dev/tty":  # there is no terminal: it fails at once
         assert (result.exit_status, result.warning) == (137, "time limit of 0.5 s")
 
@@ -139,7 +139,7 @@ def test_the_time_limit_ends_a_command(folder: Path, command: str) -> None:
 def test_nothing_lives_on_after_a_command(box: Sandbox, folder: Path) -> None:
     result = box.run("(sleep 0.3; echo late > late.txt) & echo done", folder)
     assert (result.output, result.exit_status) == (b"done\n", 0)
-    assert result.duration_s < 0.3
+    assert box.run("sleep 60 & echo done", folder).warning == ""
     threading.Event().wait(0.5)
     assert not (folder / "late.txt").exists()
 
@@ -153,7 +153,7 @@ def test_a_fork_bomb_is_limited_and_neighbours_work_on(root: Path, folder: Path)
         assert box.run("cat a.txt | sort | wc -l", other).output == b"1\n"
         result = bomb.result()
     assert b"Resource temporarily unavailable" in result.output
-    assert result.duration_s < 3
+    assert result.warning.startswith("time limit of 1.5 s")
 
 
 def test_many_commands_at_a_time_do_not_share_the_limit_of_processes(root: Path) -> None:
@@ -186,7 +186,6 @@ def test_long_output_is_cut_and_a_flood_ended(box: Sandbox, folder: Path) -> Non
     flood = box.run("yes", folder)
     assert (len(flood.output), flood.is_truncated, flood.exit_status) == (4096, True, 137)
     assert "output" in flood.warning
-    assert flood.duration_s < 2
 
 
 def test_two_folders_do_not_see_one_another(box: Sandbox, root: Path, folder: Path) -> None:
@@ -231,11 +230,12 @@ def test_the_opt_out_is_ignored_where_isolation_works() -> None:
 
 def test_opted_out_commands_keep_their_limits(folder: Path) -> None:
     isolation = Isolation(True, "asked for", mode="unsandboxed", drops_root=ISOLATION.drops_root)
-    box = Sandbox(isolation, Limits(wall_s=0.5))
+    box = Sandbox(isolation)
     result = box.run("cat notes.txt; pwd", folder)
     assert result.output.decode() == f"red ice\nblue sea\n{folder}\n"
     assert box.run("sleep 60 & exit 3", folder).exit_status == 3
-    assert box.run("sleep 60", folder).warning == "time limit of 0.5 s"
+    impatient = Sandbox(isolation, Limits(wall_s=0.5))
+    assert impatient.run("sleep 60", folder).warning == "time limit of 0.5 s"
     assert box.run("yes", folder).is_truncated
 
 

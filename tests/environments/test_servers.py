@@ -99,7 +99,7 @@ def test_a_command_that_fails_at_once_is_told_at_once_with_its_words(tmp_path: P
     started_at = time.monotonic()
     with pytest.raises(ServerStartError, match=r"status 4.*no such data set"):
         server.wait_for_ready(server.start_container())
-    assert time.monotonic() - started_at < 5
+    assert time.monotonic() - started_at < 30  # of the sixty for a start
 
 
 @pytest.mark.slow
