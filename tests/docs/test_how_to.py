@@ -16,6 +16,8 @@ from orchestrator.environments.conformance.subject import Exercise, Subject
 from orchestrator.environments.kinds import KINDS as ENVIRONMENT_KINDS
 from orchestrator.environments.models import EnvironmentKind
 from rubrics.kinds import KINDS
+from rubrics.kinds.python import trace_of
+from rubrics.types import Step, Transcript
 from tests.docs.pages import ROOT, python_blocks
 from tests.environments.conftest import ServerFactory, own_server
 
@@ -76,6 +78,14 @@ def test_a_criterion_kind_grades(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = run(blocks["rubrics/kinds/short_answer.py"])["KIND"]
     monkeypatch.setitem(KINDS, kind.name, kind)
     run(blocks["try it"])
+
+
+def test_the_python_criterion_of_the_page_grades() -> None:
+    grade = run(python_blocks("docs/how-to/write-a-rubric.md")["a criterion"])["grade"]
+    steps = [Step(index=i, seq=10 + i, action="") for i in range(1, 6)]
+    said = grade(trace_of(Transcript(steps=tuple(steps))))
+    assert said == {"value": pytest.approx(1 / 3), "reason": "5 steps", "cites": [14, 15]}
+    assert "not_applicable" in grade(trace_of(Transcript()))
 
 
 def test_an_edit_operator_proposes_edits_that_apply() -> None:
