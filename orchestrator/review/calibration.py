@@ -22,9 +22,15 @@ from typing import Any
 from orchestrator.review.calibration_criteria import CODE, CriterionSpec
 from rubrics.agreement.binary import Confusion
 from rubrics.agreement.bootstrap import Interval, bootstrap_interval
-from rubrics.agreement.chance import krippendorff_alpha
 from rubrics.agreement.drift import Change, Mark, Window, by_time, by_version, newest_change
-from rubrics.agreement.summary import Agreement, Judged, Unit, agreement_of, kappa_of
+from rubrics.agreement.summary import (
+    Agreement,
+    Judged,
+    Unit,
+    agreement_of,
+    binary_alpha,
+    kappa_of,
+)
 from rubrics.types import State
 
 
@@ -339,4 +345,5 @@ def _votes(detail: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _alpha(units: Sequence[Sequence[float]]) -> tuple[float | None, Interval | None, int]:
-    return krippendorff_alpha(units), bootstrap_interval(units, krippendorff_alpha), len(units)
+    counts = [(len(unit) - round(sum(unit)), round(sum(unit))) for unit in units]
+    return binary_alpha(counts), bootstrap_interval(counts, binary_alpha), len(units)

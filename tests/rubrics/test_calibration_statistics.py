@@ -12,9 +12,9 @@ from scipy.stats import fisher_exact as scipy_fisher  # type: ignore[import-unty
 
 from rubrics.aggregate import aggregate
 from rubrics.agreement.binary import Confusion
-from rubrics.agreement.chance import cohen_kappa
+from rubrics.agreement.chance import cohen_kappa, krippendorff_alpha
 from rubrics.agreement.drift import Mark, by_time, by_version, fisher_exact, newest_change
-from rubrics.agreement.summary import Judged, Unit, agreement_of, kappa_of
+from rubrics.agreement.summary import Judged, Unit, agreement_of, binary_alpha, kappa_of
 from rubrics.codec import from_json
 from rubrics.exclusion import aggregate_without
 from rubrics.types import State, Verdict
@@ -31,6 +31,16 @@ def test_kappa_of_counts_is_that_of_the_pairs(pairs: list[tuple[bool, bool]]) ->
         assert ours is None
     else:
         assert ours == pytest.approx(other, abs=1e-12)
+
+
+@given(st.lists(st.lists(st.sampled_from([0.0, 1.0]), max_size=5), max_size=30))
+def test_alpha_of_counts_is_that_of_the_values(units: list[list[float]]) -> None:
+    counts = [(unit.count(0.0), unit.count(1.0)) for unit in units]
+    ours, other = binary_alpha(counts), krippendorff_alpha(units)
+    if other is None:
+        assert ours is None
+    else:
+        assert ours == pytest.approx(other, abs=1e-9)
 
 
 @given(COUNT, COUNT, COUNT, COUNT)
