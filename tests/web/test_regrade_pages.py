@@ -206,8 +206,9 @@ def test_a_run_is_graded_again_by_any_version_and_keeps_its_scores(setting: Sett
     assert list(Rollout.objects.order_by("pk").values_list("score", flat=True)) == before
     assert "by other v1" in setting.get("run_regrade", setting.run.pk)
     ids = list(Rollout.objects.values_list("pk", flat=True)[:3])
-    ticked = setting.get("run_regrade", setting.run.pk, rollout="&rollout=".join(map(str, ids)))
-    assert "The 3 ticked rollouts" in ticked
+    assert 'value="choose"' in setting.get("run", setting.run.pk)
+    chosen = setting.post("run_regrade", setting.run.pk, what="choose", rollout=ids)
+    assert "The 3 ticked rollouts" in chosen.content.decode()
     setting.post("run_regrade", setting.run.pk, version=str(other.pk), rollout=ids)
     assert setting.work().scores.count() == 3
     nothing = setting.post("run_regrade", setting.run.pk, version="0").content.decode()

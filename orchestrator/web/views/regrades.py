@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -122,6 +123,10 @@ def _start_for_run(
     request: HttpRequest, run: Run, versions: Sequence[RubricVersion]
 ) -> HttpResponse:
     actor = user_of(request)
+    if request.POST.get("what") == "choose":
+        ticked = urlencode([("rollout", id) for id in _of_run(request, run).rollout_ids])
+        here = reverse("web:run_regrade", args=[run.project_id, run.pk])
+        return redirect(f"{here}?{ticked}" if ticked else here)
     try:
         if request.POST.get("what") == "errors":
             asked = regrade.retry_errors_of_run(actor=actor, run=run)
