@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -33,11 +34,24 @@ AT_A_TIME = 8
 """Requests to one endpoint."""
 
 
+HELD_LOOK_S = 0.1
+"""How often a call that waits for others to settle looks again."""
+
+
+class PurseHeld(CriterionFailed):
+    """It may fit once calls that are on their way have settled below what was set aside."""
+
+
 class Purse(Protocol):
-    """What judges may spend. Implemented over a ledger; see `orchestrator.judging.budget`."""
+    """What judges may spend. Implemented over a ledger; see `orchestrator.judging.budget`.
+
+    Asked for every request, also for those that correct a bad reply; each has a key of its own.
+    """
 
     def reserve(self, key: str, question: Question, endpoint: ModelEndpoint) -> None:
-        """Raises CriterionFailed, with the cap's name and what is left, if it does not fit."""
+        """Raises CriterionFailed, with the cap's name and what is left, if it does not fit, and
+        PurseHeld if it is worth asking again soon.
+        """
 
     def settle(self, key: str, cost_usd: float, tokens: int) -> None:
         """What the call took."""
@@ -97,11 +111,9 @@ class Judges:
             _, marks = read_answer(question, kept.text)
             return Answer(kept.reading, kept.reason, kept.id, judge.row.name, marks)
         attempts: list[Attempt] = []
-        if self.purse is not None:
-            await asyncio.to_thread(self.purse.reserve, key, question, judge.row)
 
         async def complete(messages: Sequence[Mapping[str, str]]) -> Completion:
-            completion = await self._completed(judge, question, messages)
+            completion = await self._paid(judge, key, question, messages)
             attempts.append(Attempt(completion, ""))
             return completion
 
@@ -110,6 +122,10 @@ class Judges:
         except ModelError as exc:
             why = f"Judge {judge.row.name}: {exc.message}"
             judged, cause, failure = without_reply(why, tuple(attempts)), exc.cause, why
+        except CriterionFailed as exc:
+            if not attempts:
+                raise  # nothing was asked
+            judged, cause, failure = without_reply(str(exc), tuple(attempts)), "budget", str(exc)
         call = await asyncio.to_thread(
             lambda: store_call(
                 project_id=self.project_id,
@@ -120,14 +136,47 @@ class Judges:
                 cause=cause,
             )
         )
-        if self.purse is not None:
-            spent = [a.completion for a in attempts]
-            cost = sum(c.cost_usd for c in spent)
-            tokens = sum(c.tokens_in + c.tokens_out for c in spent)
-            await asyncio.to_thread(self.purse.settle, key, cost, tokens)
         if failure is not None:
             raise CriterionFailed(failure)
         return Answer(judged.reading, judged.reason, call, judge.row.name, judged.marks)
+
+    async def _paid(
+        self,
+        judge: _Judge,
+        key: str,
+        question: Question,
+        messages: Sequence[Mapping[str, str]],
+    ) -> Completion:
+        """One request, set aside before and settled after; a failed one is settled as nothing.
+
+        One that is cancelled frees its reservation when that expires.
+        """
+        if self.purse is None:
+            return await self._completed(judge, question, messages)
+        own_key = f"{key[:32]}/{secrets.token_hex(6)}"
+        await self._reserve(own_key, question, judge)
+        try:
+            completion = await self._completed(judge, question, messages)
+        except ModelError:
+            await asyncio.to_thread(self.purse.settle, own_key, 0.0, 0)
+            raise
+        tokens = completion.tokens_in + completion.tokens_out
+        await asyncio.to_thread(self.purse.settle, own_key, completion.cost_usd, tokens)
+        return completion
+
+    async def _reserve(self, key: str, question: Question, judge: _Judge) -> None:
+        assert self.purse is not None  # the caller has looked
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.patience_s
+        while True:
+            try:
+                await asyncio.to_thread(self.purse.reserve, key, question, judge.row)
+                return
+            except PurseHeld:
+                if loop.time() > until:
+                    raise
+            # Not in the thread: those that settle need threads too.
+            await asyncio.sleep(HELD_LOOK_S)
 
     async def _completed(
         self, judge: _Judge, question: Question, messages: Sequence[Mapping[str, str]]

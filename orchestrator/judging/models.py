@@ -9,6 +9,29 @@ from __future__ import annotations
 from django.db import models
 
 
+class JudgeLimits(models.Model):
+    """What the judges of a project may take in a day (UTC); null: as much as they need."""
+
+    project = models.OneToOneField(
+        "projects.Project", on_delete=models.CASCADE, related_name="judge_limits"
+    )
+    usd_per_day = models.FloatField(null=True, blank=True)
+    tokens_per_day = models.PositiveBigIntegerField(null=True, blank=True)
+    changed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        verbose_name_plural = "judge limits"
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(usd_per_day__isnull=True) | models.Q(usd_per_day__gte=0),
+                name="judge_usd_not_negative",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"limits of judges in {self.project}"
+
+
 class JudgeCall(models.Model):
     project = models.ForeignKey(
         "projects.Project", on_delete=models.CASCADE, related_name="judge_calls"
