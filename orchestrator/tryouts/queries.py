@@ -89,7 +89,9 @@ def latest_tryouts(environment_id: int, *, limit: int = 12) -> QuerySet[Tryout]:
     )[:limit]
 
 
-def count_live(project_id: int) -> int:
-    return Tryout.objects.filter(
+def live_tryouts(project_id: int) -> list[Tryout]:
+    """Those that hold the project's slots, in the order of their start."""
+    found = Tryout.objects.filter(
         version__environment__project_id=project_id, state__in=LIVE_STATES
-    ).count()
+    ).select_related("user", "task", "version__environment")
+    return list(found.order_by("pk"))

@@ -65,6 +65,22 @@ def test_no_rubric_of_another_environment_is_proposed(people: People) -> None:
     assert client.get(url).context["chosen_rubric"] == version.pk
 
 
+def test_what_holds_the_last_slots_is_a_click_away(people: People) -> None:
+    client = signed_in(people.editor)
+    for slug in ("one", "two", "files"):
+        make_terminal(people.project, slug=slug)
+    holding = []
+    for slug in ("one", "two"):
+        url = base(people).replace("/files/", f"/{slug}/")
+        holding.append(client.post(url, {"version": "1", "task": "train-0001"})["Location"])
+    refused = client.post(base(people), {"version": "1", "task": "train-0001"})
+    assert refused.status_code == 422
+    html = refused.content.decode()
+    assert "2 of 2 try-outs of this project are open" in html
+    for address in holding:
+        assert f'href="{address}"' in html
+
+
 def opened(people: People, **fields: Any) -> Tryout:
     """As its worker has it after the reset."""
     tryout = start(people, **fields)

@@ -102,7 +102,7 @@ def _start_page(
         extra=asked.get("extra", ""),
         chosen_rubric=_chosen_rubric(request, environment),
         latest=queries.latest_tryouts(environment.pk) if can_play else [],
-        n_live=queries.count_live(project.pk),
+        live=queries.live_tryouts(project.pk) if can_play else [],
         per_project=limits.PER_PROJECT,
     )
 
