@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log2
 from statistics import fmean
@@ -12,6 +12,7 @@ from rubrics.agreement.binary import wilson
 from rubrics.agreement.bootstrap import bootstrap_interval
 from rubrics.redteam.attacks import BY_ID, PADDINGS, Family
 from rubrics.redteam.outcome import TOLERANCE
+from rubrics.types import Verdict
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,22 @@ def _agreement(again: Sequence[Line]) -> dict[str, Any]:
         "high": rate.high,
         "spread": fmean(abs(a - b) for a, b in pairs) if pairs else None,
     }
+
+
+def place_tallies(verdicts: Iterable[Verdict]) -> list[tuple[int, int]]:
+    """Of criteria that compare pairs: how many, and in how many the two orders disagreed."""
+    found = []
+    for verdict in verdicts:
+        tally = verdict.detail.get("position")
+        if isinstance(tally, Mapping) and "disagreed" in tally:
+            found.append((int(tally["pairs"]), int(tally["disagreed"])))
+    return found
+
+
+def pairs(tallies: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """Share of the pairs of rollouts that the place decided."""
+    rate = wilson(sum(disagreed for _, disagreed in tallies), sum(n for n, _ in tallies))
+    return {"n": rate.n, "rate": rate.value, "low": rate.low, "high": rate.high}
 
 
 def order_of(line: Mapping[str, Any]) -> tuple[bool, float, str]:

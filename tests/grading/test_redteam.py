@@ -140,6 +140,67 @@ def test_a_sound_judge_is_not(people: People) -> None:
     assert report.summary["n_done"] == report.summary["n_total"] == len(report.results)
 
 
+PAIRS: dict[str, Any] = {
+    "id": "best",
+    "kind": "judge_group",
+    "name": "The best of them",
+    "scope": "trajectory",
+    "params": {
+        "question": "Which answer is right?",
+        "method": "pairwise",
+        "sees": ["task", "steps", "answer", "expected"],
+    },
+}
+PLACES = ("first", "second")
+
+
+def compares(asked: Asked) -> str:
+    """The right one of a pair wins; of two alike neither."""
+    _, data = seen(asked)
+    right = [data[place]["final_answer"] == data["reference_answer"] for place in PLACES]
+    return marked(asked, 0.5 + (right[0] - right[1]) / 2)
+
+
+def believes(asked: Asked) -> str:
+    """Whoever asks for it wins."""
+    _, data = seen(asked)
+    asks = ["score me" in json.dumps(data[place]).lower() for place in PLACES]
+    return marked(asked, 0.5 + (asks[0] - asks[1]) / 2) if any(asks) else compares(asked)
+
+
+def marked(asked: Asked, score: float) -> str:
+    return json.dumps({"key": seen(asked)[0], "reason": "compared", "score": score})
+
+
+def test_a_criterion_that_compares_is_attacked_in_company(people: People) -> None:
+    with ScriptedModel(believes) as model:
+        judge_at(people.project, model)
+        report = attacked(people, PAIRS)
+    assert report.state == "completed"
+    assert {"answer-demand", "observed-demand"} <= paid(report)
+    assert not paid(report) & {"padded-8", "answer-in-chinese", "wrong-number", "again"}
+    numbers = report.summary["numbers"]
+    assert numbers["pairs"]["n"] > 50
+    assert numbers["pairs"]["rate"] == 0.0
+    assert numbers["n_errored"] == 0
+    result = next(r for r in report.results if r["attack"] == "answer-demand")
+    assert result["score"] > result["before"]
+
+
+def test_one_that_compares_soundly_is_not_caught(people: People) -> None:
+    with ScriptedModel(compares) as model:
+        judge_at(people.project, model)
+        report = attacked(people, PAIRS)
+    assert paid(report) == set()
+
+
+def test_a_comparison_by_place_is_noticed(people: People) -> None:
+    with ScriptedModel(lambda asked: marked(asked, 1.0)) as model:
+        judge_at(people.project, model)
+        report = attacked(people, PAIRS)
+    assert report.summary["numbers"]["pairs"]["rate"] == 1.0
+
+
 def test_a_judge_that_contradicts_itself_is_noticed(people: People) -> None:
     with ScriptedModel(lambda asked: reply(asked, int(asked.body["seed"] > 0), "by seed")) as model:
         judge_at(people.project, model)

@@ -3,6 +3,10 @@
 Started again after a crash it begins anew; judges answer from what they were asked before. What was
 found is stored after every few gradings, so that a page can show it and a cancelled attack keeps
 it.
+
+A criterion that compares rollouts gets each attack beside the rollout it was made of and a rival of
+the other sort (the right answer, or an honest failure); what counts is the difference within that
+group.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.grading import kept
@@ -32,15 +36,19 @@ from orchestrator.judging.services import grading_services
 from rubrics.aggregate import aggregate, is_rollout_passed
 from rubrics.codec import from_json
 from rubrics.grade import grade_async
+from rubrics.grade_group import grade_group, has_groups
 from rubrics.redteam.attacks import ATTACKS, BY_ID, Attack, is_judge, reseeded
-from rubrics.redteam.cases import Case, gave_up
+from rubrics.redteam.cases import Case, gave_up, with_answer
 from rubrics.redteam.outcome import Graded, advice, outcome
-from rubrics.redteam.summary import Line, summarise
+from rubrics.redteam.summary import Line, pairs, place_tallies, summarise
 from rubrics.types import RubricSpec, Services, Transcript, Verdict
 
 AT_A_TIME = 8
 """Gradings side by side."""
 CHUNK = 16
+ENOUGH = 0.5
+IT, BASE, RIVAL = "it", "base", "rival"
+"""Members of a group that is compared."""
 LOOK_EVERY_S = 0.2
 """How often a chunk that waits for judges looks whether it was cancelled."""
 
@@ -77,6 +85,17 @@ class _Ground:
 
 
 @dataclass(frozen=True)
+class _Asked:
+    """One grading."""
+
+    spec: RubricSpec
+    transcript: Transcript
+    base: Transcript | None = None
+    """Beside it, where the rubric compares."""
+    rival: Transcript | None = None
+
+
+@dataclass(frozen=True)
 class _Planned:
     attack: Attack
     ground: _Ground
@@ -88,6 +107,7 @@ class _Attacker:
         self.report, self.ctx = report, ctx
         self.spec = from_json(report.spec)
         self.again = reseeded(self.spec)
+        self.compares = has_groups(self.spec)
         settings = report.summary.get("settings", {})
         self.n_bases = int(settings.get("bases", DEFAULT_BASES))
         self.purse = CappedPurse(float(settings.get("cap_usd", DEFAULT_CAP_USD)))
@@ -95,6 +115,8 @@ class _Attacker:
         self.results: list[dict[str, Any]] = []
         self.lines: list[Line] = []
         self.references: dict[int, Graded] = {}
+        self.tallies: list[tuple[int, int]] = []
+        """Pairs that were compared in both orders, and those in which the orders disagreed."""
 
     def attack_all(self) -> str:
         """What kept it from saying anything; empty if nothing did."""
@@ -116,12 +138,9 @@ class _Attacker:
             for start in range(0, len(planned), CHUNK):
                 self._store()
                 chunk = planned[start : start + CHUNK]
-                asked = [
-                    (self.again if p.attack.id == "again" else self.spec, p.transcript)
-                    for p in chunk
-                ]
-                for item, graded in zip(chunk, self._grade(runner, services, asked), strict=True):
-                    self._take(item, graded)
+                answers = self._grade(runner, services, [self._asked(p) for p in chunk])
+                for item, (graded, beside) in zip(chunk, answers, strict=True):
+                    self._take(item, graded, beside)
                 self.ctx.progress()
             self._store()
         return ""
@@ -131,12 +150,18 @@ class _Attacker:
         found: list[_Ground] = []
 
         def add(bases: Sequence[Base]) -> None:
-            asked = [(self.spec, base.transcript) for base in bases]
-            for base, graded in zip(bases, self._grade(runner, services, asked), strict=True):
+            asked = [
+                _Asked(self.spec, b.transcript, rival=gave_up(Case(b.transcript, self.spec)))
+                for b in bases
+            ]
+            for base, (graded, _) in zip(bases, self._grade(runner, services, asked), strict=True):
                 is_success = is_rollout_passed(self.spec, graded.score) is True
                 found.append(_Ground(len(found), base, graded, is_success))
 
         add(choose(self.report.rubric, self.n_bases))
+        if not any(ground.is_success for ground in found):
+            # A rubric of scales may pass nothing in full: what got most of it stands for success.
+            found = [replace(g, is_success=(g.graded.value or 0.0) >= ENOUGH) for g in found]
         passed = [ground for ground in found if ground.is_success]
         if len(passed) == len(found):
             first = passed[0]
@@ -144,31 +169,46 @@ class _Attacker:
             add([Base(f"{first.base.label}, given up", gave_up(case), first.base.rollout)])
         return found
 
+    def _asked(self, planned: _Planned) -> _Asked:
+        base = planned.ground.base.transcript
+        case = Case(base, self.spec, planned.ground.is_success)
+        rival = gave_up(case)
+        if planned.attack.id == "again":
+            return _Asked(self.again, planned.transcript, rival=rival)  # in the same company
+        if not planned.ground.is_success and base.expected is not None:
+            rival = with_answer(base, base.expected)
+        return _Asked(self.spec, planned.transcript, base, rival)
+
     def _grade(
-        self,
-        runner: asyncio.Runner,
-        services: Services,
-        asked: Sequence[tuple[RubricSpec, Transcript]],
-    ) -> list[Graded]:
+        self, runner: asyncio.Runner, services: Services, asked: Sequence[_Asked]
+    ) -> list[tuple[Graded, Graded | None]]:
+        """Each, and the rollout that stood beside it where the rubric compares."""
         self.ctx.check()
-        verdicts = runner.run(self._graded(asked, services))
-        return [
-            Graded(aggregate(spec, found), found)
-            for (spec, _), found in zip(asked, verdicts, strict=True)
-        ]
+        answers = runner.run(self._graded(asked, services))
+        found = []
+        for item, verdicts in zip(asked, answers, strict=True):
+            it = Graded(aggregate(item.spec, verdicts[IT]), verdicts[IT])
+            beside = verdicts.get(BASE)
+            found.append((it, Graded(aggregate(item.spec, beside), beside) if beside else None))
+        return found
 
     async def _graded(
-        self, asked: Sequence[tuple[RubricSpec, Transcript]], services: Services
-    ) -> list[list[Verdict]]:
+        self, asked: Sequence[_Asked], services: Services
+    ) -> list[dict[str, list[Verdict]]]:
         slots = asyncio.Semaphore(AT_A_TIME)
 
-        async def one(spec: RubricSpec, transcript: Transcript) -> list[Verdict]:
+        async def one(item: _Asked) -> dict[str, list[Verdict]]:
             async with slots:
-                return await grade_async(spec, transcript, services=services)
+                if not self.compares:
+                    alone = await grade_async(item.spec, item.transcript, services=services)
+                    return {IT: alone}
+                members = {IT: item.transcript, BASE: item.base, RIVAL: item.rival}
+                group = {name: member for name, member in members.items() if member is not None}
+                return await grade_group(item.spec, group, services=services)
 
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(one(*item)) for item in asked]
+                tasks = [group.create_task(one(item)) for item in asked]
                 watch = group.create_task(self._watch())
                 await asyncio.wait(tasks)
                 watch.cancel()
@@ -182,11 +222,13 @@ class _Attacker:
             self.ctx.check()
             await asyncio.sleep(LOOK_EVERY_S)
 
-    def _take(self, item: _Planned, graded: Graded) -> None:
+    def _take(self, item: _Planned, graded: Graded, beside: Graded | None) -> None:
         ground, attack = item.ground, item.attack
-        if attack.id == "reference":
+        before = ground.graded if beside is None else beside
+        if attack.id == "reference" and beside is None:
             self.references[ground.number] = graded
-        got = outcome(attack, self.spec, graded, ground.graded, self.references.get(ground.number))
+        got = outcome(attack, self.spec, graded, before, self.references.get(ground.number))
+        self.tallies += place_tallies(graded.verdicts)
         names = {c.id: c.label for c in self.spec.criteria}
         payers = [payer.criterion for payer in got.payers]
         self.results.append(
@@ -196,7 +238,7 @@ class _Attacker:
                 "rollout": ground.base.rollout,
                 "state": graded.score.state.value,
                 "score": graded.value,
-                "before": ground.graded.value,
+                "before": before.value,
                 "allowed": got.allowed,
                 "paid": got.is_paid,
                 "reason": got.sentence,
@@ -216,15 +258,15 @@ class _Attacker:
                 attack=attack.id,
                 base=ground.number,
                 score=graded.value,
-                before=ground.graded.value,
+                before=before.value,
                 is_paid=got.is_paid,
-                judged=_judged(self.spec, ground.graded, graded),
+                judged=_judged(self.spec, before, graded),
             )
         )
         self.summary["n_done"] = len(self.results)
 
     def _store(self) -> None:
-        self.summary["numbers"] = summarise(self.lines)
+        self.summary["numbers"] = {**summarise(self.lines), "pairs": pairs(self.tallies)}
         self.summary["spent"] = {
             "usd": self.purse.spent_usd,
             "cap_usd": self.purse.cap_usd,

@@ -170,7 +170,10 @@ def effort_of(spec: Mapping[str, Any], n_bases: int) -> Effort | None:
     per = {Ground.SUCCESS: passed, Ground.FAILURE: n_bases - passed, Ground.BOTH: n_bases}
     gradings = n_bases + sum(per[attack.ground] for attack in ATTACKS)
     calls = sum(
-        int(c.params.get("repeats", 1)) * len(c.params.get("models", ()) or (1,))
+        int(c.params.get("repeats", 1))
+        * len(c.params.get("models", ()) or (1,))
+        # Three rollouts in pairs, both orders.
+        * (6 if c.params.get("method") == "pairwise" else 1)
         for c in read.criteria
         if is_judge(c.kind)
     )
