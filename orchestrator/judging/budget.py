@@ -198,12 +198,16 @@ def _account(project_id: int, unit: str) -> Account:
 
 def _set_aside(project_id: int, held: _Held, cap: int) -> None:
     account, store = held.account, DatabaseStore()
-    budget, _ = Budget.objects.get_or_create(
-        scope=account.scope,
-        role=account.role,
-        unit=account.unit,
-        defaults={"cap": cap, "used": lambda: _called_today(project_id)[account.unit]},
-    )
+    own = Budget.objects.filter(scope=account.scope, role=account.role, unit=account.unit)
+    budget = own.first()
+    if budget is None:
+        used = _called_today(project_id)[account.unit]
+        budget, _ = own.get_or_create(
+            scope=account.scope,
+            role=account.role,
+            unit=account.unit,
+            defaults={"cap": cap, "used": used},
+        )
     Budget.objects.filter(pk=budget.pk).exclude(cap=cap).update(cap=cap)
     now = time.time()
     for last in (False, True):

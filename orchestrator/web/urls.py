@@ -123,6 +123,7 @@ urlpatterns = [
     ),
     path("p/<int:project_id>/settings/", settings.project_settings, name="settings"),
     path("p/<int:project_id>/settings/models/", models.model_list, name="models"),
+    path("p/<int:project_id>/settings/models/limits/", models.judge_limits, name="judge_limits"),
     path("p/<int:project_id>/settings/models/bundled/", models.model_bundled, name="model_bundled"),
     re_path(
         r"^p/(?P<project_id>\d+)/settings/models/(?P<model_id>\d+)/(?P<action>judge|no-judge|remove)/$",

@@ -20,7 +20,9 @@ from orchestrator.agents.services import (
     choose_judge,
     remove_endpoint,
 )
-from orchestrator.projects.access import project_for_edit, project_for_view
+from orchestrator.judging.budget import set_limits, spending_today
+from orchestrator.projects.access import project_for_admin, project_for_edit, project_for_view
+from orchestrator.projects.models import Project
 from orchestrator.web import access
 from orchestrator.web.frame import Crumb, page
 
@@ -47,6 +49,22 @@ class EndpointForm(forms.Form):
     )
     price_out = forms.FloatField(
         min_value=0, required=False, label="USD per million tokens out", initial=0
+    )
+
+
+class LimitsForm(forms.Form):
+    usd_per_day = forms.FloatField(
+        min_value=0,
+        required=False,
+        label="USD a day",
+        help_text="By the prices of the endpoints; empty: no cap.",
+    )
+    tokens_per_day = forms.IntegerField(
+        min_value=0,
+        max_value=10**15,
+        required=False,
+        label="Tokens a day",
+        help_text="Read and written; empty: no cap. A day ends at 00:00 UTC.",
     )
 
 
@@ -79,19 +97,56 @@ def model_list(request: HttpRequest, project_id: int) -> HttpResponse:
                 return redirect("web:models", project_id)
     else:
         project = project_for_view(request.user, project_id)
+    return _models_page(request, project, form)
+
+
+def _models_page(
+    request: HttpRequest,
+    project: Project,
+    form: EndpointForm | None = None,
+    limits: LimitsForm | None = None,
+) -> HttpResponse:
     found = models_of(project.pk)
+    spending = spending_today(project.pk)
+    is_bound = any(one is not None and one.is_bound for one in (form, limits))
     return page(
         request,
         "web/models.html",
         project,
         "settings",
-        [Crumb("Settings", reverse("web:settings", args=[project_id])), Crumb("Models")],
-        status=422 if form.is_bound else 200,
+        [Crumb("Settings", reverse("web:settings", args=[project.pk])), Crumb("Models")],
+        status=422 if is_bound else 200,
         models=found,
-        form=form,
+        form=form or EndpointForm(),
+        spending=spending,
+        limits=limits
+        or LimitsForm(
+            initial={
+                "usd_per_day": spending.usd_cap,
+                "tokens_per_day": spending.tokens_cap,
+            }
+        ),
         bundled=settings.MODEL_NAME,
         has_bundled=any(model.kind == "local" and not model.base_url for model in found),
     )
+
+
+@login_required
+@require_POST
+def judge_limits(request: HttpRequest, project_id: int) -> HttpResponse:
+    """Caps of a day; only admins."""
+    project = project_for_admin(request.user, project_id)
+    form = LimitsForm(request.POST)
+    if not form.is_valid():
+        return _models_page(request, project, limits=form)
+    set_limits(
+        actor=request.user,  # type: ignore[arg-type] # login_required
+        project=project,
+        usd_per_day=form.cleaned_data["usd_per_day"],
+        tokens_per_day=form.cleaned_data["tokens_per_day"],
+    )
+    messages.success(request, "The caps hold for what judges are asked from now on.")
+    return redirect("web:models", project_id)
 
 
 @login_required
