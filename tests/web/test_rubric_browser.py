@@ -18,7 +18,7 @@ from tests.browser import sign_in
 from tests.doubles.model_server import ScriptedModel
 from tests.live import LiveStack
 from tests.waiting import wait_until
-from tests.web.build import make_environment
+from tests.web.build import make_environment, make_rollout, make_run, make_trace, tasks_of
 from tests.web.test_browser import PHONE, SCHEMES, SETTLED, violations
 
 pytestmark = pytest.mark.browser
@@ -92,8 +92,10 @@ class Keyboard:
         self.page.keyboard.type(text)
 
 
-def test_a_rubric_of_three_criteria_is_written_and_published_by_few_keys(desk: Desk) -> None:
+def test_three_criteria_are_written_previewed_and_published_by_few_keys(desk: Desk) -> None:
     page, keys = desk.page, Keyboard(desk.page)
+    run = make_run(desk.project)
+    make_trace(make_rollout(run, tasks_of(run, "train")[0]))
     desk.open("rubrics/")
     keys.press("n")
     expect(page.get_by_role("heading", name="New rubric", exact=True)).to_be_visible()
@@ -115,6 +117,10 @@ def test_a_rubric_of_three_criteria_is_written_and_published_by_few_keys(desk: D
     keys.press("a", *"pyt", "Enter")
     keys.write("Few steps")
     keys.press("Escape")
+
+    preview = page.locator(".card.preview .preview-line")
+    expect(preview).to_have_count(3)
+    expect(preview.filter(has_text="Few steps")).to_contain_text("1 steps")
 
     keys.press("p")
     expect(page.get_by_role("heading", name="Publish Support answers v1")).to_be_visible()
