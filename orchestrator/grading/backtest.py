@@ -53,10 +53,10 @@ def start_backtest(
     )
 
 
-def comparison_of(regrade: Regrade) -> Comparison:
-    """Of the rollouts that are graded so far, in four queries."""
+def comparison_of(regrade: Regrade, limit: int | None = None) -> Comparison:
+    """Of the rollouts that are graded so far, at most `limit` of them, in four queries."""
     after_spec = from_json(regrade.spec)
-    rows = list(regrade.scores.order_by("rollout_id"))
+    rows = list(regrade.scores.order_by("rollout_id")[:limit])
     rollouts = {
         rollout.pk: rollout
         for rollout in Rollout.everything.filter(regraded__regrade=regrade)
@@ -68,6 +68,7 @@ def comparison_of(regrade: Regrade) -> Comparison:
     for verdict in verdicts.values("rollout_id", "criterion", "name", "state", "value", "reason"):
         stored.setdefault(verdict["rollout_id"], []).append(verdict)
     specs = _Specs()
+    rows = [row for row in rows if row.rollout_id in rollouts]  # one may come in between
     pairs = [_pair(row, rollouts[row.rollout_id], stored, after_spec, specs) for row in rows]
     names = {v["criterion"]: v["name"] for verdicts in stored.values() for v in verdicts}
     ordered = {c.id: c.label for c in after_spec.criteria}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from django.db.models import Count
+
 from orchestrator.grading.models import GoldenCase, Regrade
 from orchestrator.grading.regrade import has_error
 from orchestrator.grading.selecting import Selection, past_rollouts
@@ -26,16 +28,22 @@ def regrades_of(rubric: Rubric, limit: int = 50) -> list[RegradeRow]:
     rows = (
         Regrade.objects.filter(rubric=rubric)
         .select_related("version", "asked_by")
+        .annotate(n_done=Count("scores"))
         .defer("spec")
         .order_by("-id")[:limit]
     )
-    return [RegradeRow(row, row.scores.count()) for row in rows]
+    return [RegradeRow(row, row.n_done) for row in rows]
 
 
 def regrades_of_run(run: Run, limit: int = 10) -> list[Regrade]:
     """Those that hold a rollout of the run, newest first."""
     found = Regrade.objects.filter(scores__rollout__run=run).distinct().order_by("-id")
     return list(found.select_related("version__rubric", "rubric").defer("spec")[:limit])
+
+
+def n_done(regrade: Regrade) -> int:
+    """Rollouts that are graded so far."""
+    return regrade.scores.count()
 
 
 def n_errored_rows(regrade: Regrade) -> int:

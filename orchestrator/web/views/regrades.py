@@ -31,6 +31,8 @@ from orchestrator.web.views.rubric_editor import rubric_crumbs, user_of
 from rubrics.models import RubricVersion
 
 FLIPS_PER_PAGE = 200
+FIRST_WORD = 1000
+"""Rollouts that are compared while it is under way, when the page is fetched again and again."""
 
 
 @login_required
@@ -161,8 +163,9 @@ def regrade_page(request: HttpRequest, project_id: int, regrade_id: int) -> Http
     asked = regrade_access.regrade_for_view(request.user, project_id, regrade_id)
     # Read before the rows: what is stored meanwhile comes again by the feed and changes nothing.
     last_seq = asked.stream.last_seq
-    found = comparison_of(asked)
     is_open = asked.state in regrade.OPEN_STATES
+    n_done = regrade_queries.n_done(asked)
+    found = comparison_of(asked, FIRST_WORD if is_open else None)
     title = "Back-test" if asked.purpose == RegradePurpose.BACKTEST else "Re-grade"
     return page(
         request,
@@ -183,11 +186,12 @@ def regrade_page(request: HttpRequest, project_id: int, regrade_id: int) -> Http
         is_open=is_open,
         is_backtest=asked.purpose == RegradePurpose.BACKTEST,
         last_seq=last_seq,
+        n_done=n_done,
         found=found,
         flips=found.flips[:FLIPS_PER_PAGE],
         n_more=max(0, len(found.flips) - FLIPS_PER_PAGE),
         bars=bars_of(found),
-        n_missing=0 if is_open else asked.n_total - found.n,
+        n_missing=0 if is_open else asked.n_total - n_done,
         n_errored_rows=0 if is_open else regrade_queries.n_errored_rows(asked),
     )
 

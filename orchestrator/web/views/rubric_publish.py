@@ -16,6 +16,7 @@ from orchestrator.grading.findings import read
 from orchestrator.grading.models import RubricDraft
 from orchestrator.grading.publish import backtest_of, golden_of, publish
 from orchestrator.grading.regrade import OPEN_STATES
+from orchestrator.grading.regrade_queries import n_done
 from orchestrator.web import rubric_access as access
 from orchestrator.web.frame import page
 from orchestrator.web.rubric_tabs import tabs_of
@@ -85,14 +86,11 @@ def _tested(draft: RubricDraft) -> dict[str, object]:
     tested = backtest_of(draft)
     if tested is None:
         return {"tested": None}
+    told = {"tested": tested, "last_seq": tested.stream.last_seq}
+    if tested.state in OPEN_STATES:
+        return {**told, "is_open": True, "n_done": n_done(tested)}
     found = comparison_of(tested)
-    return {
-        "tested": tested,
-        "compared": found,
-        "bars": bars_of(found),
-        "is_open": tested.state in OPEN_STATES,
-        "last_seq": tested.stream.last_seq,
-    }
+    return {**told, "is_open": False, "compared": found, "bars": bars_of(found)}
 
 
 def _tell(request: HttpRequest, draft: RubricDraft, number: int) -> None:
