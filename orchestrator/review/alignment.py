@@ -44,8 +44,8 @@ def halves(found: Calibration) -> tuple[list[Paired], list[Paired]]:
 
 def why_not(found: Calibration | None) -> str:
     """What is missing before a better question can be asked for; empty if nothing."""
-    if found is None or not found.criterion.is_judge or not found.criterion.question:
-        return "Only a judge's question can be bettered this way."
+    if found is None or not found.criterion.is_judged_alone:
+        return "Only the question of a judge, or of a panel of them, can be bettered this way."
     learn, test = halves(found)
     wrong = sum(not pair.agrees for pair in learn)
     if wrong < LEAST_DISAGREEMENTS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,11 @@ class CriterionSpec:
     @property
     def is_judge(self) -> bool:
         return self.kind.startswith("judge")
+
+    @property
+    def is_judged_alone(self) -> bool:
+        """A model decides each rollout by itself, by a question in words."""
+        return self.kind in ("judge", "judge_panel") and bool(self.question)
 
     @property
     def question(self) -> str:
@@ -63,19 +68,18 @@ def _spec_of(raw: Mapping[str, Any]) -> CriterionSpec:
 
 def judge_of(detail: Mapping[str, Any]) -> str:
     """Who decided: names of the models that were asked, else `code`."""
-    models: dict[str, None] = {}
-    for part in [detail, *(detail.get("steps") or ())]:
-        for call in part.get("calls") or ():
-            if isinstance(call, Mapping) and call.get("model"):
-                models[str(call["model"])] = None
-    return " + ".join(sorted(models)) or CODE
+    return " + ".join(sorted({str(c["model"]) for c in _called(detail) if c.get("model")})) or CODE
 
 
 def calls_of(detail: Mapping[str, Any]) -> list[int]:
     """Ids of the stored calls behind a verdict."""
-    return [
-        int(call["call"])
-        for part in [detail, *(detail.get("steps") or ())]
-        for call in part.get("calls") or ()
-        if isinstance(call, Mapping) and call.get("call")
-    ]
+    return [int(call["call"]) for call in _called(detail) if call.get("call")]
+
+
+def _called(detail: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Each call of a verdict, of its steps, and of the pairs that a group was judged by."""
+    for name in ("calls", "steps", "pair"):
+        for part in detail.get(name) or ():
+            if isinstance(part, Mapping):
+                yield part
+                yield from _called(part)

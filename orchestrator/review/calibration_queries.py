@@ -5,8 +5,9 @@ A fixed number of queries for a rubric, whatever the number of its criteria.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Q
@@ -22,10 +23,12 @@ from orchestrator.review.calibration_criteria import (
 )
 from orchestrator.review.models import Annotation
 from orchestrator.runs.models import Rollout, VerdictRecord
+from rubrics.agreement.binary import Confusion
 from rubrics.agreement.summary import Judged
 from rubrics.models import Rubric, RubricVersion
 from rubrics.types import State
 
+WORDINGS = 6
 POPULATION = 20_000
 """Newest verdicts of a rubric that the judge's own pass rate is counted over."""
 
@@ -46,6 +49,45 @@ def calibrations(
     return {
         id: calibrate(spec, labels[id], verdicts[id], judged[id]) for id, spec in criteria.items()
     }
+
+
+@dataclass(frozen=True)
+class Wording:
+    """The same labels against the criterion as other versions ask it."""
+
+    versions: str
+    """`v1` or `v1 to v3`."""
+    question: str
+    confusion: Confusion
+    kappa: float | None
+
+
+def wordings(rubric: Rubric, versions: Sequence[RubricVersion]) -> Mapping[str, Sequence[Wording]]:
+    """By criterion: one for each content that it had, the newest first, where verdicts exist.
+
+    `versions`: the newest first; `WORDINGS` of those that brought other words are looked at.
+    """
+    contents: dict[tuple[str, str], list[RubricVersion]] = {}
+    for version in versions:
+        for id, spec in criterion_specs(version.spec).items():
+            contents.setdefault((id, spec.content), []).append(version)
+    changed = Counter(id for id, _ in contents)
+    found: dict[str, list[Wording]] = {}
+    measured: dict[int, dict[str, list[Calibration]]] = {}
+    for (id, _), same in contents.items():
+        newest, oldest = same[0], same[-1]
+        if changed[id] < 2 or (newest.pk not in measured and len(measured) == WORDINGS):
+            continue
+        if newest.pk not in measured:
+            measured[newest.pk] = calibrations(rubric, newest)
+        first = measured[newest.pk][id][0]
+        if first.n:
+            words = f"v{oldest.number}"
+            words += f" to v{newest.number}" if newest.number != oldest.number else ""
+            confusion = Confusion.of((pair.person, pair.judge) for pair in first.pairs)
+            wording = Wording(words, first.criterion.question, confusion, first.kappa)
+            found.setdefault(id, []).append(wording)
+    return found
 
 
 def _labels(

@@ -10,6 +10,7 @@ from orchestrator.grading.policies import Bar
 from orchestrator.review.alignment import offered_question, why_not
 from orchestrator.review.badges import Badge, badge_of, is_suggested
 from orchestrator.review.calibration import Calibration, Unused
+from orchestrator.review.calibration_queries import Wording
 from rubrics.agreement.binary import Rate
 from rubrics.agreement.bootstrap import Interval
 
@@ -87,6 +88,7 @@ class CalibrationCard:
     rates: Sequence[RateLine]
     unused: Sequence[tuple[int, str]]
     line: Line | None
+    wordings: Sequence[Wording]
     aligned: Sequence[AlignCard]
     align_problem: str
     """Why no better question can be asked for yet."""
@@ -105,6 +107,7 @@ def card_of(
     policy: CriterionPolicy | None,
     version: int,
     alignments: Sequence[Alignment],
+    wordings: Sequence[Wording],
     is_first: bool,
 ) -> CalibrationCard:
     why = policy.reason if policy is not None and policy.is_barred else None
@@ -121,6 +124,7 @@ def card_of(
             if (n := found.unused.get(reason, 0))
         ],
         line=_line(found),
+        wordings=wordings if is_first else (),
         aligned=[_align_card(each) for each in alignments] if is_first else [],
         align_problem=why_not(found),
         is_first=is_first,

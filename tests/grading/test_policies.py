@@ -10,7 +10,9 @@ from django.http import Http404
 from django.test import Client
 from django.urls import reverse
 
+from optimizer.models import Candidate
 from orchestrator.climbs.asking import ask_for_run
+from orchestrator.climbs.harness_search import _rows as search_rows
 from orchestrator.climbs.learning import left_out_of_search
 from orchestrator.climbs.models import Climb, ClimbRun, Phase, Rung, RungKind
 from orchestrator.climbs.rows import rows_of_run
@@ -258,3 +260,20 @@ def test_the_training_page_says_what_is_no_reward(people: People) -> None:
     assert "was barred in 1 of 2 steps: κ 0.1. The reward was the score without it." in page()
     allow_criterion(actor=people.editor, rubric=rubric, criterion="correct", reason="fine")
     assert "It is allowed again since." in page()
+
+
+def test_a_search_ranks_and_guards_without_what_is_barred(people: People, rubric: Rubric) -> None:
+    climb = make_climb(people.project)
+    assert climb.search is not None
+    run = graded(rubric, (1.0, 0.0), (0.0, 1.0))
+    harness = run.rollouts.all()[0].harness
+    Candidate.objects.create(search=climb.search, harness=harness, edits=[])
+    asked = ClimbRun.objects.create(climb=climb, run=run, rung_index=1, phase=Phase.SEARCH)
+    Run.objects.filter(pk=run.pk).update(key="search-1")
+    before = {row.task: row for row in search_rows(climb, climb.search)}
+    assert [row.score for row in before.values()] == [0.75, 0.25]
+    asked.left_out = {"tone": "κ 0.2"}
+    asked.save()
+    rows = search_rows(climb, climb.search)
+    assert [row.score for row in rows] == [1.0, 0.0]
+    assert [row.criteria for row in rows] == [{"right": 1.0}, {"right": 0.0}]

@@ -18,8 +18,9 @@ from orchestrator.grading.models import Regrade, RegradedScore
 from orchestrator.grading.policies import Bar
 from orchestrator.review.badges import badge_of, badges_of, is_suggested
 from orchestrator.review.calibration import Calibration, Unused
+from orchestrator.review.calibration_criteria import calls_of, judge_of
 from orchestrator.review.calibration_labels import label
-from orchestrator.review.calibration_queries import calibrations, unlabelled
+from orchestrator.review.calibration_queries import calibrations, unlabelled, wordings
 from orchestrator.review.errors import ReviewRefused
 from orchestrator.review.models import Annotation, ReviewItem
 from orchestrator.review.services import QueueSpec, add_items, create_queue
@@ -359,3 +360,31 @@ def test_a_label_is_given_changed_and_refused(people: People, filled: Labelled) 
         label(**given, said="7")
     with pytest.raises(ReviewRefused, match="no criterion"):
         label(**{**given, "criterion": "other"}, said="1")
+
+
+def test_wordings_are_measured_on_the_same_labels(people: People, filled: Labelled) -> None:
+    rubric = filled.version.rubric
+    rollouts = [filled.rollout(1.0) for _ in range(4)]
+    for i, rollout in enumerate(rollouts):
+        filled.label(rollout, people.editor, float(i % 2))
+    assert wordings(rubric, [filled.version]) == {}
+    second = add_version(rubric, judge_criterion(params={"question": "Is the file named?"}))
+    third = add_version(
+        rubric, judge_criterion(params={"question": "Is the file named?"}, weight=3)
+    )
+    for i, rollout in enumerate(rollouts):
+        regraded(second, rollout, value=float(i % 2))
+    newest, oldest = wordings(rubric, [third, second, filled.version])["names-file"]
+    assert (newest.versions, newest.question, newest.kappa) == (
+        "v2 to v3",
+        "Is the file named?",
+        1.0,
+    )
+    assert (oldest.versions, oldest.kappa, oldest.confusion.n) == ("v1", 0.0, 4)
+
+
+def test_a_judge_of_groups_is_named_through_its_pairs() -> None:
+    pair = {"pair": [{"call": 7, "model": "a"}, {"call": 8, "model": "a"}], "value": 1.0}
+    assert judge_of({"method": "pairwise", "calls": [pair]}) == "a"
+    assert calls_of({"steps": [{"seq": 3, "calls": [pair]}]}) == [7, 8]
+    assert judge_of({"calls": [{"failed": "429"}]}) == judge_of({}) == "code"

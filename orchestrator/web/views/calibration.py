@@ -20,7 +20,7 @@ from orchestrator.grading.policies import (
 )
 from orchestrator.grading.queries import endpoints_of, versions_of
 from orchestrator.review.alignment import alignments_of
-from orchestrator.review.calibration_queries import calibrations, unlabelled
+from orchestrator.review.calibration_queries import calibrations, unlabelled, wordings
 from orchestrator.review.errors import ReviewRefused
 from orchestrator.review.queries import names_of_queues
 from orchestrator.review.services import QueueSpec, add_items, create_queue
@@ -42,6 +42,7 @@ def rubric_calibration(request: HttpRequest, project_id: int, rubric_id: int) ->
     bar = bar_of(project_id)
     policies, alignments = policies_of(rubric.pk), alignments_of(rubric)
     found = calibrations(rubric, version) if version else {}
+    worded = wordings(rubric, versions)
     cards = [
         card_of(
             each,
@@ -49,6 +50,7 @@ def rubric_calibration(request: HttpRequest, project_id: int, rubric_id: int) ->
             policy=policies.get(id),
             version=version.number if version else 0,
             alignments=alignments.get(id, ()),
+            wordings=worded.get(id, ()),
             is_first=i == 0,
         )
         for id, judges in found.items()
