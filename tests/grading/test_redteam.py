@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from typing import Any
 
 import pytest
 from django.core.exceptions import PermissionDenied
+from django.db import connection
 
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.grading.errors import AttackRefused
@@ -267,6 +269,48 @@ def test_a_finding_becomes_a_case_that_must_fail_once(people: People) -> None:
     with pytest.raises(AttackRefused, match="no such result"):
         make_golden_case(actor=people.editor, report=report, number=999)
     assert GoldenCase.objects.count() == 1
+
+
+def test_one_that_waits_for_its_judge_is_cancelled_and_keeps_what_it_found(
+    people: People, settings: Any
+) -> None:
+    settings.JOB_BEAT_S = 0.1
+    begun, may_answer = threading.Event(), threading.Event()
+
+    def hangs(asked: Asked) -> str:
+        """From the second chunk of attacks on."""
+        if len(model.asked) > 25:
+            begun.set()
+            may_answer.wait(30)
+        return sound(asked)
+
+    rubric = Rubric.objects.create(project=people.project, name="r")
+    spec = {"criteria": [JUDGE]}
+    with ScriptedModel(hangs) as model:
+        judge_at(people.project, model)
+        report = attack_rubric(actor=people.editor, rubric=rubric, spec=spec, version=None)
+        assert report.job is not None
+        worker = threading.Thread(target=work_on, args=[report.job.pk])
+        worker.start()
+        try:
+            assert begun.wait(30)
+            cancel_attack(actor=people.editor, report=report)
+            worker.join(20)
+            assert not worker.is_alive()
+        finally:
+            may_answer.set()
+            worker.join(30)
+    report.refresh_from_db()
+    assert report.state == "cancelled"
+    assert report.ended_at is not None
+    assert len(report.results) >= 16
+
+
+def work_on(job_id: int) -> None:
+    try:
+        run_attempt(job_id)
+    finally:
+        connection.close()
 
 
 def test_who_may_attack_and_with_what(people: People) -> None:
