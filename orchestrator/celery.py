@@ -8,8 +8,11 @@ from pathlib import Path
 from celery import Celery
 from django.conf import settings
 
+from orchestrator.jobs.file_transport import use_for_filesystem
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "orchestrator.settings")
 
+use_for_filesystem()
 app = Celery("switchback")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
