@@ -15,7 +15,7 @@ from typing import Any
 from orchestrator.grading.findings import Note, criterion_alone, read
 from orchestrator.judging.services import grading_services
 from rubrics.aggregate import aggregate, is_passed
-from rubrics.grade import grade_async
+from rubrics.grade import grade_async, is_group
 from rubrics.kinds import KINDS
 from rubrics.types import Criterion, RubricSpec, Score, State, Transcript, Verdict
 
@@ -23,6 +23,7 @@ DEADLINE_S = 20.0
 """Of each criterion that code decides; they run side by side."""
 JUDGES_DEADLINE_S = 60.0
 NOT_ASKED = "A model decides this one; it is asked when you say so."
+IN_GROUPS = "Compares the rollouts of a task; a back-test says what it makes of them."
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Preview:
     def n_waiting(self) -> int:
         """Criteria that wait until a model is asked."""
         verdicts = [line.verdict for line in self.lines]
-        return sum(v is not None and v.state is State.PENDING for v in verdicts)
+        return sum(v is not None and v.reason == NOT_ASKED for v in verdicts)
 
     @property
     def is_passed(self) -> bool | None:
@@ -127,7 +128,9 @@ async def _graded(
     if not spec.criteria:
         return {}, times
     waiting = {
-        c.id: Verdict(c.id, State.PENDING, None, NOT_ASKED) for c in spec.criteria if is_judged(c)
+        c.id: Verdict(c.id, State.PENDING, None, IN_GROUPS if is_group(c) else NOT_ASKED)
+        for c in spec.criteria
+        if is_judged(c)
     }
     async with grading_services(project_id) as services:
 
@@ -149,7 +152,7 @@ async def _graded(
         found = await together(known)
         if with_judges:
             reached = [
-                c for c in spec.criteria if c.id in waiting and found[c.id].state is State.PENDING
+                c for c in spec.criteria if c.id in found and found[c.id].reason == NOT_ASKED
             ]
             known |= await _side_by_side(reached, alone, JUDGES_DEADLINE_S)
             found = await together(known)

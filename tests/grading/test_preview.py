@@ -13,7 +13,7 @@ from orchestrator.grading.drafts import create_rubric, save_draft
 from orchestrator.grading.errors import GoldenFailures, GoldenRefused, Stale
 from orchestrator.grading.golden import add_from_rollout, add_typed, cases_of, run_golden
 from orchestrator.grading.models import RubricDraft
-from orchestrator.grading.preview import NOT_ASKED, preview
+from orchestrator.grading.preview import IN_GROUPS, NOT_ASKED, preview
 from orchestrator.grading.publish import backtest_of, publish
 from orchestrator.runs.models import Rollout
 from rubrics.errors import RubricInvalid
@@ -217,3 +217,17 @@ def test_a_back_test_counts_only_for_what_the_draft_says_now(people: People) -> 
         actor=people.editor, draft=draft, spec=spec(RIGHT, TONE), revision=draft.revision
     )
     assert backtest_of(saved.draft) is None
+
+
+def test_what_compares_rollouts_is_left_to_back_tests(people: People) -> None:
+    best = {
+        "id": "best",
+        "kind": "judge_group",
+        "scope": "trajectory",
+        "params": {"question": "Which is better?"},
+    }
+    shown = preview(people.project.pk, spec(RIGHT, best), GOOD, with_judges=True)
+    line = shown.lines[1]
+    assert line.verdict is not None, line.problems
+    assert (line.verdict.state, line.verdict.reason) == (State.PENDING, IN_GROUPS)
+    assert shown.n_waiting == 0

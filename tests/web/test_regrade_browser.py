@@ -1,4 +1,4 @@
-"""From a draft's preview to its publication in a real browser, and pages on phones and in the dark."""
+"""From a draft's preview to its publication in a browser, and pages on phones and in the dark."""
 
 from __future__ import annotations
 

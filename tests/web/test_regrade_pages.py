@@ -18,6 +18,8 @@ from rubrics.models import Rubric, RubricVersion
 from rubrics.types import Transcript
 from rubrics.versions import create_rubric_version
 from tests.base import People
+from tests.doubles.model_server import ScriptedModel
+from tests.judging.test_judges import endpoint, says
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -299,3 +301,19 @@ def test_strangers_see_nothing_and_viewers_change_nothing(setting: Setting) -> N
         method = setting.client.get if (name, *args) in reads else setting.client.post
         assert method(setting.url(name, *args)).status_code == 404
     assert Regrade.objects.count() == 1
+
+
+def test_what_a_judge_replied_is_shown_word_by_word(setting: Setting) -> None:
+    model = ScriptedModel(says(1))
+    model.start()
+    try:
+        endpoint(setting.people.project, model)
+        setting.write(RIGHT, TONE)
+        body = setting.post("rubric_preview", setting.rubric.pk).content.decode()
+    finally:
+        model.stop()
+    assert "What j1 replied" in body
+    assert "seen in [E10]" in body
+    assert "What it was asked" in body
+    assert "Is it plain?" in body
+    assert len(model.asked) == 1
