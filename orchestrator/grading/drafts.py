@@ -8,6 +8,7 @@ so this holds between processes too. What is unfinished is kept as it is: publis
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,8 @@ from rubrics.templates import TEMPLATES, template
 MAX_BYTES = 512 * 1024
 """Of a rubric as JSON. The largest one seen in public has some 40 kB."""
 MAX_NAME = 120
+_UNKEPT = re.compile(r"[\ud800-\udfff]|(?<!\\)(?:\\\\)*\\u0000")
+"""In JSON text; PostgreSQL refuses both in a JSON column."""
 EMPTY: Mapping[str, Any] = {"criteria": []}
 
 
@@ -133,11 +136,14 @@ def checked(spec: Any) -> dict[str, Any]:
     if not isinstance(spec, Mapping):
         raise DraftRefused("A rubric is a JSON object.")
     try:
-        size_bytes = len(json.dumps(spec, allow_nan=False).encode())
+        text = json.dumps(spec, allow_nan=False, ensure_ascii=False)
     except (ValueError, TypeError, RecursionError) as exc:
         raise DraftRefused(f"The rubric is not plain JSON: {exc}.") from None
+    size_bytes = len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > MAX_BYTES:
         raise DraftRefused(f"The rubric has {size_bytes:,} bytes; the limit is {MAX_BYTES:,}.")
+    if _UNKEPT.search(text):
+        raise DraftRefused("The rubric holds NUL or half a character, which no database keeps.")
     _check_list(spec, "criteria", MAX_CRITERIA)
     _check_list(spec, "groups", MAX_CRITERIA)
     return dict(spec)

@@ -51,7 +51,8 @@ class Reading:
 
 def read(data: Mapping[str, Any]) -> Reading:
     """Of a rubric that may be unfinished."""
-    criteria = [c for c in data.get("criteria") or () if isinstance(c, Mapping)]
+    listed = data.get("criteria")
+    criteria = [c for c in listed if isinstance(c, Mapping)] if isinstance(listed, list) else []
     spec: RubricSpec | None = None
     try:
         spec = from_json(data)

@@ -91,6 +91,8 @@ class Kind:
             if value is None:
                 if param.required:
                     found.append(f"params.{param.name}: required; accepts {param.accepts}")
+                elif param.name in criterion.params and param.type is not ParamType.JSON:
+                    found.append(f"params.{param.name}: null is not accepted; {param.accepts}")
             elif not param.is_accepted(value):
                 found.append(f"params.{param.name}: {value!r} is not accepted; {param.accepts}")
         if criterion.scope not in self.scopes:
@@ -112,7 +114,7 @@ def _is_pattern(value: Any) -> bool:
         return False
     try:
         regex.compile(value)
-    except regex.error:
+    except (regex.error, RecursionError):
         return False
     return True
 

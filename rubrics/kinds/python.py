@@ -92,6 +92,9 @@ def check(params: Mapping[str, Any]) -> list[str]:
         return [f"params.source: line {error.lineno}: {error.msg}"]
     except ValueError as error:
         return [f"params.source: {error}"]
+    except (RecursionError, MemoryError):
+        # What Python's own parser raises for code that nests too deeply.
+        return ["params.source: nests too deeply"]
     return []
 
 

@@ -66,6 +66,9 @@ def test_what_is_unfinished_is_kept_as_it_is(people: People, draft: RubricDraft)
         {"criteria": [EXACT, EXACT]},
         {"criteria": [], "x": float("nan")},
         {"criteria": [], "x": "x" * 600_000},
+        {"criteria": [{"id": "a", "name": "\x00"}]},
+        {"criteria": [{"id": "a", "name": "\\\\\x00"}]},
+        {"criteria": [{"id": "a", "\ud800": 1}]},
         {"criteria": [{"id": str(i)} for i in range(201)]},
     ],
 )
@@ -76,6 +79,12 @@ def test_what_is_no_rubric_at_all_is_refused(
         save_draft(actor=people.owner, draft=draft, spec=wrong, revision=0)
     draft.refresh_from_db()
     assert draft.revision == 0
+
+
+def test_a_text_that_only_looks_like_an_escape_is_kept(people: People, draft: RubricDraft) -> None:
+    pattern = spec({"id": "a", "kind": "regex", "params": {"pattern": "\\u0000é😀"}})
+    saved = save_draft(actor=people.owner, draft=draft, spec=pattern, revision=0)
+    assert saved.draft.spec == pattern
 
 
 def test_the_second_of_two_writers_is_told_what_is_stored(

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from orchestrator.grading.diff import difference
 from orchestrator.grading.findings import read
+from rubrics.kinds import KINDS
+from rubrics.kinds.base import Kind
 
 
 def where(notes: Any) -> set[tuple[str, str]]:
@@ -54,3 +59,27 @@ def test_a_finished_rubric_has_its_spec_and_advice_on_the_whole() -> None:
     )
     assert not reading.problems
     assert "nothing-to-do" in {note.code for note in reading.findings}
+
+
+ODD: list[Any] = [
+    None, True, 0, -1, 1.5, "", "(", [], {}, [[]], [{}], {"a": []}, "\x00", "(" * 1000,
+    "-" * 50_000 + "1", [None], ["("],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_no_parameter_whatever_it_holds_ends_the_reading(kind: Kind) -> None:
+    base = {"id": "a", "kind": kind.name, "scope": kind.scopes[0].value}
+    for param in kind.params:
+        for value in ODD:
+            read({"criteria": [{**base, "params": {param.name: value}}]})
+
+
+@pytest.mark.parametrize(
+    "field", ["kind", "name", "params", "weight", "threshold", "scope", "applies", "group"]
+)
+def test_no_field_whatever_it_holds_ends_the_reading(field: str) -> None:
+    for value in ODD:
+        data = {"criteria": [{"id": "a", "kind": "exact", field: value}]}
+        read(data)
+        difference(data, {"criteria": [{"id": "a", "kind": "exact"}]})
