@@ -149,7 +149,12 @@ def pairs(tallies: Sequence[tuple[int, int]]) -> dict[str, Any]:
     return {"n": rate.n, "rate": rate.value, "low": rate.low, "high": rate.high}
 
 
-def order_of(line: Mapping[str, Any]) -> tuple[bool, float, str]:
-    """What got paid comes first, the largest gain before the smaller ones."""
+_PLACES: Mapping[str, int] = {attack: place for place, attack in enumerate(BY_ID)}
+
+
+def order_of(line: Mapping[str, Any]) -> tuple[bool, float, int]:
+    """What got paid comes first, the largest gain before the smaller ones, the plain before the
+    elaborate.
+    """
     gain = (line.get("score") or 0.0) - (line.get("before") or 0.0)
-    return (not line.get("paid"), -gain, str(line.get("attack")))
+    return (not line.get("paid"), -gain, _PLACES.get(str(line.get("attack")), 0))
