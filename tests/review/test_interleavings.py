@@ -184,4 +184,4 @@ def test_whatever_people_do_the_database_says_who_marked_what() -> None:
 @pytest.mark.slow
 @pytest.mark.django_db
 def test_long_interleavings_hold_too() -> None:
-    run(max_examples=100, steps=50)
+    run(max_examples=40, steps=40)
