@@ -16,7 +16,9 @@ PIP := $(PY) -m pip install -qq --disable-pip-version-check
 
 # Flags of `make demo`: EXIT=1 ends after the climb, FULL=1 takes more tasks and steps, PORT=8001.
 DEMO_FLAGS := $(if $(EXIT),--exit) $(if $(FULL),--full) $(if $(PORT),--port $(PORT))
-PYTEST := $(PY) -m pytest $(ARGS)
+# Tests run in JOBS processes, each file in one of them; JOBS=0 runs them in one, as a debugger wants.
+JOBS ?= 2
+PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 .PHONY: help demo up install install-dev tools test test-all lint format types contracts bench example try-public-envs lock clean distclean
 
