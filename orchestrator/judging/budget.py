@@ -75,11 +75,12 @@ class Purses:
 
 @dataclass
 class DailyPurse:
-    """Of one project, for one process; see `orchestrator.judging.judges.Purse`."""
+    """Of one project, for one process; see `orchestrator.judging.judges.Purse`.
+
+    The caps are read for every request: one that is set or changed holds for runs under way.
+    """
 
     project_id: int
-    caps: dict[str, int]
-    """By unit; a unit without a cap is not in it."""
     _open: dict[str, list[_Held]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -87,7 +88,7 @@ class DailyPurse:
         most = most_of(question, endpoint)
         held: list[_Held] = []
         try:
-            for unit, cap in self.caps.items():
+            for unit, cap in caps_of(self.project_id).items():
                 if most[unit]:
                     account = _account(self.project_id, unit)
                     # Of this try: what was refunded is not reserved again under its key.
@@ -119,16 +120,6 @@ class _Held:
     key: str
     account: Account
     amount: int
-
-
-def daily_purse(project_id: int) -> DailyPurse | None:
-    """None for a project without caps. Blocks: call it in a thread."""
-    try:
-        limits = JudgeLimits.objects.filter(project_id=project_id).first()
-    finally:
-        connection.close()
-    caps = _caps(limits)
-    return DailyPurse(project_id, caps) if caps else None
 
 
 def most_of(question: Question, endpoint: ModelEndpoint) -> dict[str, int]:
@@ -183,7 +174,9 @@ def _now() -> datetime.datetime:
     return timezone.now().astimezone(datetime.UTC)
 
 
-def _caps(limits: JudgeLimits | None) -> dict[str, int]:
+def caps_of(project_id: int) -> dict[str, int]:
+    """By unit; a unit without a cap is not in it."""
+    limits = JudgeLimits.objects.filter(project_id=project_id).first()
     found = {}
     if limits is not None and limits.tokens_per_day is not None:
         found[TOKENS] = limits.tokens_per_day

@@ -6,12 +6,11 @@ async with grading_services(project_id) as services:
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from orchestrator.judging.budget import Purses, daily_purse
+from orchestrator.judging.budget import DailyPurse, Purses
 from orchestrator.judging.code import CodePool, code_pool
 from orchestrator.judging.judges import Judges, Purse
 from orchestrator.projects.secrets import derived_key
@@ -40,7 +39,7 @@ async def grading_services(
     project_id: int, *, purse: Purse | None = None
 ) -> AsyncIterator[Services]:
     """For one event loop. `purse`: what judges may spend here, beside the project's own caps."""
-    of_project = await asyncio.to_thread(daily_purse, project_id)
-    purses = [found for found in (of_project, purse) if found is not None]
-    async with Judges(project_id, Purses(purses) if purses else None) as judges:
+    of_project = DailyPurse(project_id)
+    both = of_project if purse is None else Purses((of_project, purse))
+    async with Judges(project_id, both) as judges:
         yield ProjectServices(judges, code_pool(), derived_key("frames of judged data"))
