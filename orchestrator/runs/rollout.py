@@ -261,9 +261,10 @@ class AgentRollout:
         progress, payload = self._progress, event.payload
         if event.kind == "action":
             said = progress.to_send.pop(0)
-            progress.action = action_payload(payload["step"], said, payload["action"])
+            sent = NewEvent("action", action_payload(payload["step"], said, payload["action"]))
+            progress.action = sent.payload
             # On its way into the log while the server works on it; what it brings waits for that.
-            self._record.post(NewEvent("action", progress.action))
+            self._record.post(sent)
             progress.sent_at = time.monotonic()
             progress.is_in_flight = True
         elif event.kind == "step":
@@ -297,9 +298,9 @@ class AgentRollout:
         segments = self._segments(payload["observation"])
         progress.answers.append(segments)
         took_s = time.monotonic() - progress.sent_at
-        told = observation_payload(payload, segments, took_s)
-        posted = self._record.post(NewEvent("observation", told))
-        progress.steps.append((posted, step_of(progress.action, told, seq=0)))
+        told = NewEvent("observation", observation_payload(payload, segments, took_s))
+        posted = self._record.post(told)
+        progress.steps.append((posted, step_of(progress.action, told.payload, seq=0)))
 
     async def _end_errored(
         self, cause: str, message: str, announce: Announce, result: EpisodeResult | None = None
