@@ -17,6 +17,7 @@ from tests.base import People
 from tests.web import test_authoring_access as authoring
 from tests.web import test_regrade_pages as regrades
 from tests.web import test_review_pages as review
+from tests.web import test_rubric_pages as rubrics
 from tests.web.build import (
     make_climb,
     make_rollout,
@@ -129,7 +130,7 @@ def test_every_address_is_under_test() -> None:
         for item in getattr(pattern, "url_patterns", [pattern])
     }
     known = set(PAGES) | WRITES | FOR_EDITORS | authoring.PAGES | authoring.WRITES
-    known |= regrades.PAGES | regrades.WRITES
+    known |= regrades.PAGES | regrades.WRITES | rubrics.PAGES | rubrics.WRITES
     assert names == known | review.PAGES | review.FOR_EDITORS | review.WRITES
 
 

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from orchestrator.grading.drafts import create_rubric, start_draft
-from orchestrator.grading.models import RubricDraft
+from orchestrator.grading.models import RubricDraft, RubricSuggestion
 from orchestrator.grading.publish import publish
 from rubrics.models import Rubric, RubricVersion
 from tests.base import People
@@ -42,6 +42,9 @@ def save(client: Client, draft: RubricDraft, spec: Any, revision: Any) -> Any:
 READING = ("rubric", "rubric_versions", "rubric_json", "rubric_export")
 EDITING = ("rubric_edit", "rubric_publish")
 CHANGING = ("rubric_save", "rubric_draft_start", "rubric_draft_discard", "rubric_suggest")
+PAGES = {*READING[1:], *EDITING, "rubric_new", "rubric_suggestion"}
+WRITES = set(CHANGING)
+"""Compared with all addresses in `test_access`."""
 
 
 @pytest.mark.parametrize("name", [*READING, *EDITING])
@@ -68,6 +71,15 @@ def test_only_editors_change_anything(
     assert client.get(url(name, draft)).status_code == 405
     draft.refresh_from_db()
     assert draft.revision == 0
+
+
+def test_suggestions_are_for_editors(people: People, draft: RubricDraft, client: Client) -> None:
+    asked = RubricSuggestion.objects.create(rubric=draft.rubric, n_traces=1)
+    here = reverse("web:rubric_suggestion", args=[people.project.pk, draft.rubric_id, asked.pk])
+    for user, status in ((people.editor, 200), (people.member, 403), (people.stranger, 404)):
+        client.force_login(user)
+        assert client.get(here).status_code == status
+    assert client.post(here, {"action": "taken"}).status_code == 404
 
 
 def test_a_viewer_does_not_see_the_draft(
