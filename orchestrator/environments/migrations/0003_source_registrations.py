@@ -6,38 +6,108 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('environments', '0002_environment_work'),
-        ('events', '0001_initial'),
-        ('jobs', '0001_initial'),
-        ('projects', '0001_initial'),
+        ("environments", "0002_environment_work"),
+        ("events", "0001_initial"),
+        ("jobs", "0001_initial"),
+        ("projects", "0001_initial"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='SourceRegistration',
+            name="SourceRegistration",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=120)),
-                ('kind', models.CharField(choices=[('qa', 'Questions and answers'), ('terminal', 'Terminal'), ('sql', 'SQL database'), ('tools', 'Tools'), ('package', 'OpenEnv package or folder'), ('docker', 'Container image'), ('aca', 'Azure Container Apps sandbox'), ('url', 'OpenEnv server by URL')], max_length=16)),
-                ('source', models.JSONField(default=dict)),
-                ('resources', models.JSONField(default=dict)),
-                ('description', models.TextField(blank=True)),
-                ('state', models.CharField(choices=[('queued', 'queued'), ('running', 'running'), ('done', 'done'), ('failed', 'failed'), ('cancelled', 'cancelled')], default='queued', max_length=10)),
-                ('step', models.CharField(blank=True, max_length=200)),
-                ('message', models.TextField(blank=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('ended_at', models.DateTimeField(null=True)),
-                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('job', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='jobs.job')),
-                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='registrations', to='projects.project')),
-                ('stream', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='registration', to='events.stream')),
-                ('version', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='environments.environmentversion')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=120)),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("qa", "Questions and answers"),
+                            ("terminal", "Terminal"),
+                            ("sql", "SQL database"),
+                            ("tools", "Tools"),
+                            ("package", "OpenEnv package or folder"),
+                            ("docker", "Container image"),
+                            ("aca", "Azure Container Apps sandbox"),
+                            ("url", "OpenEnv server by URL"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("source", models.JSONField(default=dict)),
+                ("resources", models.JSONField(default=dict)),
+                ("description", models.TextField(blank=True)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("queued", "queued"),
+                            ("running", "running"),
+                            ("done", "done"),
+                            ("failed", "failed"),
+                            ("cancelled", "cancelled"),
+                        ],
+                        default="queued",
+                        max_length=10,
+                    ),
+                ),
+                ("step", models.CharField(blank=True, max_length=200)),
+                ("message", models.TextField(blank=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("ended_at", models.DateTimeField(null=True)),
+                (
+                    "created_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "job",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="jobs.job",
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="registrations",
+                        to="projects.project",
+                    ),
+                ),
+                (
+                    "stream",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="registration",
+                        to="events.stream",
+                    ),
+                ),
+                (
+                    "version",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="environments.environmentversion",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-id'],
+                "ordering": ["-id"],
             },
         ),
     ]

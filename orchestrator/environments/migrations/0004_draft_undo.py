@@ -4,20 +4,19 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('environments', '0003_source_registrations'),
+        ("environments", "0003_source_registrations"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='environmentdraft',
-            name='undo',
+            model_name="environmentdraft",
+            name="undo",
             field=models.JSONField(default=dict),
         ),
         migrations.AddField(
-            model_name='taskupload',
-            name='summary',
+            model_name="taskupload",
+            name="summary",
             field=models.JSONField(default=dict),
         ),
     ]
