@@ -19,7 +19,7 @@ os.environ["SWITCHBACK_DATA"] = os.environ["SWITCHBACK_TEST_DATA"]
 os.environ.setdefault("SECRET_KEY", "a-key-for-tests-only-0123456789-0123456789-0123456789")
 os.environ.setdefault("SWITCHBACK_LOG_LEVEL", "WARNING")
 
-from orchestrator.settings import *  # noqa: F403
+from orchestrator.settings import *  # noqa: E402, F403 (after the variables that it reads)
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.faults"]  # noqa: F405

@@ -14,7 +14,6 @@ from django.http import Http404
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.grading.models import Alignment, RubricDraft
 from orchestrator.jobs.execution import run_attempt
-from orchestrator.jobs.models import Job
 from orchestrator.judging.models import JudgeCall
 from orchestrator.review.alignment import (
     cancel_alignment,
@@ -210,7 +209,8 @@ def test_who_may_and_one_at_a_time(people: People, rubric: Rubric) -> None:
     cancel_alignment(actor=people.editor, alignment=first)
     first.refresh_from_db()
     assert first.state == "cancelled"
-    assert Job.objects.get(pk=first.job_id).state == "cancelled"
+    assert first.job is not None
+    assert first.job.state == "cancelled"
     assert start_alignment(actor=people.editor, **given) != first
 
 

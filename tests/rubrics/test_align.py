@@ -117,7 +117,7 @@ def test_a_better_worded_one_is() -> None:
 
 
 def twice(*counts: tuple[bool, bool, bool | None, int]) -> Sequence[JudgedTwice]:
-    rows = [row for *row, n in counts for _ in range(n)]
+    rows = [(a, b, c) for a, b, c, n in counts for _ in range(n)]
     return [JudgedTwice(i, person, before, after) for i, (person, before, after) in enumerate(rows)]
 
 

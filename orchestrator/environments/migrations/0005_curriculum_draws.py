@@ -5,47 +5,92 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('environments', '0004_draft_undo'),
+        ("environments", "0004_draft_undo"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='CurriculumDraw',
+            name="CurriculumDraw",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('step', models.PositiveIntegerField()),
-                ('tasks', models.JSONField()),
-                ('n_before', models.PositiveIntegerField()),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('curriculum', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='draws', to='environments.curriculum')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("step", models.PositiveIntegerField()),
+                ("tasks", models.JSONField()),
+                ("n_before", models.PositiveIntegerField()),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "curriculum",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="draws",
+                        to="environments.curriculum",
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('curriculum', 'step'), name='one_draw_each_step')],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("curriculum", "step"), name="one_draw_each_step"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='CurriculumRollout',
+            name="CurriculumRollout",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('rollout_id', models.BigIntegerField()),
-                ('curriculum', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='rollouts', to='environments.curriculum')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("rollout_id", models.BigIntegerField()),
+                (
+                    "curriculum",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="rollouts",
+                        to="environments.curriculum",
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('curriculum', 'rollout_id'), name='counted_once')],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("curriculum", "rollout_id"), name="counted_once"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='EgressLog',
+            name="EgressLog",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('place', models.CharField(max_length=300)),
-                ('offset_bytes', models.BigIntegerField(default=0)),
-                ('version', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='environments.environmentversion')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("place", models.CharField(max_length=300)),
+                ("offset_bytes", models.BigIntegerField(default=0)),
+                (
+                    "version",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="environments.environmentversion",
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('version', 'place'), name='egress_log_place')],
+                "constraints": [
+                    models.UniqueConstraint(fields=("version", "place"), name="egress_log_place")
+                ],
             },
         ),
     ]

@@ -4,15 +4,14 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('grading', '0003_suggestions'),
+        ("grading", "0003_suggestions"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='hackingalarm',
-            name='acknowledged_at',
+            model_name="hackingalarm",
+            name="acknowledged_at",
             field=models.DateTimeField(null=True),
         ),
     ]

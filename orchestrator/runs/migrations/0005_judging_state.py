@@ -4,15 +4,26 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('runs', '0004_retries'),
+        ("runs", "0004_retries"),
     ]
 
     operations = [
         migrations.AlterField(
-            model_name='rollout',
-            name='state',
-            field=models.CharField(choices=[('pending', 'pending'), ('running', 'running'), ('judging', 'waits for its group'), ('scored', 'scored'), ('errored', 'errored'), ('not_applicable', 'not applicable'), ('cancelled', 'cancelled')], default='pending', max_length=16),
+            model_name="rollout",
+            name="state",
+            field=models.CharField(
+                choices=[
+                    ("pending", "pending"),
+                    ("running", "running"),
+                    ("judging", "waits for its group"),
+                    ("scored", "scored"),
+                    ("errored", "errored"),
+                    ("not_applicable", "not applicable"),
+                    ("cancelled", "cancelled"),
+                ],
+                default="pending",
+                max_length=16,
+            ),
         ),
     ]
