@@ -115,6 +115,15 @@ WRITES = {
     *("check_start", "check_cancel", "model_bundled", "model_change"),
 }
 """Those of checks are tested in `test_checks`, those of models in `test_starting`."""
+ELSEWHERE = {
+    *("rubric_calibration", "calibration_compare", "calibration_label", "calibration_bar"),
+    *("calibration_policy", "calibration_enqueue"),
+    *("alignment_start", "alignment_cancel", "alignment_take"),
+    *("rubric_redteam", "redteam_start", "redteam_cancel", "redteam_golden"),
+    *("alarm_acknowledge", "judge_limits"),
+}
+"""Tested in `test_calibration_pages`, `test_redteam_page`, `test_alarms_page`, `test_judge_limits`.
+"""
 
 
 def signed_in(user: User) -> Client:
@@ -129,7 +138,7 @@ def test_every_address_is_under_test() -> None:
         for pattern in urls.urlpatterns
         for item in getattr(pattern, "url_patterns", [pattern])
     }
-    known = set(PAGES) | WRITES | FOR_EDITORS | authoring.PAGES | authoring.WRITES
+    known = set(PAGES) | WRITES | FOR_EDITORS | ELSEWHERE | authoring.PAGES | authoring.WRITES
     known |= regrades.PAGES | regrades.WRITES | rubrics.PAGES | rubrics.WRITES
     assert names == known | review.PAGES | review.FOR_EDITORS | review.WRITES
 
