@@ -18,6 +18,8 @@ from tests.machine import need_chromium
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+PATIENCE_MS = 30_000
+"""For what a page is to show: two busy cores run the server, its workers and the browser."""
 LAUNCH_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 
 
@@ -27,8 +29,9 @@ def browser() -> Iterator[Browser]:
     asynchronous test that came after it in the session would fail.
     """
     path = need_chromium()
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=LAUNCH_ARGUMENTS)
         yield browser
@@ -40,7 +43,7 @@ def page(browser: Browser) -> Iterator[Page]:
     """A page in a fresh context. Console errors (the CSP reports there), exceptions and requests
     to other machines fail the test; `page.complaints.clear()` forgives what a test provokes."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     complaints: list[str] = []
     page.complaints = complaints  # type: ignore[attr-defined] # for tests that provoke errors

@@ -30,7 +30,7 @@ from django.db import connection
 from orchestrator.projects.models import User
 from tests.waiting import wait_until
 
-START_LIMIT_S = 30.0
+START_LIMIT_S = 120.0
 
 
 @dataclass
