@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import tempfile
 
-# Each process that runs tests has a folder of its own; what it starts shares it.
+# Each process that runs tests has a folder of its own; what it starts gets that, or what it says.
 _worker = os.environ.get("PYTEST_XDIST_WORKER", "")
-if not os.environ.get("SWITCHBACK_TEST_DATA", "").endswith(f"-{_worker}-data"):
-    os.environ["SWITCHBACK_TEST_DATA"] = tempfile.mkdtemp(
-        prefix="switchback-tests-", suffix=f"-{_worker}-data"
-    )
+if "SWITCHBACK_TEST_DATA" not in os.environ or os.environ.get("SWITCHBACK_TEST_FOR") != _worker:
+    os.environ["SWITCHBACK_TEST_DATA"] = tempfile.mkdtemp(prefix="switchback-tests-")
+    os.environ["SWITCHBACK_TEST_FOR"] = _worker
 os.environ["SWITCHBACK_DATA"] = os.environ["SWITCHBACK_TEST_DATA"]
 os.environ.setdefault("SECRET_KEY", "a-key-for-tests-only-0123456789-0123456789-0123456789")
 os.environ.setdefault("SWITCHBACK_LOG_LEVEL", "WARNING")

@@ -296,7 +296,8 @@ async def test_functions_run_in_the_sandbox(serve: Serve) -> None:
     ours, environ, app = await play(
         serve(),
         "price",
-        ("look", {"path": str(repository)}),
+        # A virtual environment in the repository is shown, for its packages; nothing else of it.
+        ("look", {"path": str(repository / "orchestrator")}),
         ("variables", {}),
         ("look", {"path": "/app/orchestrator/environments"}),
     )
