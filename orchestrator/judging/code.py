@@ -70,6 +70,7 @@ class CodePool:
             except (OSError, asyncio.IncompleteReadError, ValueError) as exc:
                 if attempt == 2:
                     raise CriterionFailed(f"the sandbox of criteria went away: {exc}") from exc
+                await asyncio.to_thread(self._give_up, path)
                 continue
             return self._result(answer)
         raise AssertionError("unreachable")
@@ -91,6 +92,16 @@ class CodePool:
                 self._start()
             assert self._folder is not None
             return self._folder / "s.sock"
+
+    def _give_up(self, path: Path) -> None:
+        """After a call that the server behind `path` did not answer: the next one needs another.
+
+        A killed process closes its sockets before it can be seen to have ended, so a server that
+        refuses is not asked whether it lives. One that other calls have replaced is left alone.
+        """
+        with self._lock:
+            if self._folder == path.parent and self._owner == os.getpid():
+                self._stop()
 
     def _start(self) -> None:
         isolation = detect()
