@@ -43,22 +43,166 @@ class HarnessVersion(models.Model):
         return f"h_{self.sha256[:8]}"
 
 
+class SearchState(models.TextChoices):
+    QUEUED = "queued", "queued"
+    RUNNING = "running", "running"
+    PAUSED = "paused", "paused"
+    AWAITING_APPROVAL = "awaiting_approval", "waits for approval"
+    COMPLETED = "completed", "completed"
+    FAILED = "failed", "failed"
+    CANCELLED = "cancelled", "cancelled"
+
+
+ENDED_SEARCH_STATES = (SearchState.COMPLETED, SearchState.FAILED, SearchState.CANCELLED)
+
+
+class SearchPhase(models.TextChoices):
+    PREFLIGHT = "preflight", "Preflight"
+    EVIDENCE = "evidence", "Watching the seed"
+    SEARCH = "search", "Search"
+    CERTIFY = "certify", "Certification"
+    TEST = "test", "Sealed test"
+    DONE = "done", "Done"
+
+
 class Search(models.Model):
-    """One harness search from a seed harness; `config` and `seed` make it repeatable."""
+    """One harness search from a seed harness; `settings` and `seed` make it repeatable.
+
+    It stands alone or is the harness rung of a climb. Everything about its progress is a function
+    of the rollouts and the proposals that exist.
+    """
 
     project = models.ForeignKey(
         "projects.Project", on_delete=models.CASCADE, related_name="searches"
     )
+    stream = models.OneToOneField(
+        "events.Stream", null=True, on_delete=models.PROTECT, related_name="search"
+    )
+    name = models.CharField(max_length=120, blank=True)
+    state = models.CharField(max_length=20, choices=SearchState.choices, default=SearchState.QUEUED)
+    phase = models.CharField(
+        max_length=12, choices=SearchPhase.choices, default=SearchPhase.PREFLIGHT
+    )
+    environment_version = models.ForeignKey(
+        "environments.EnvironmentVersion",
+        null=True,
+        on_delete=models.PROTECT,
+        related_name="searches",
+    )
+    rubric_version = models.ForeignKey(
+        "rubrics.RubricVersion", null=True, on_delete=models.PROTECT, related_name="searches"
+    )
+    model = models.ForeignKey(
+        "agents.ModelEndpoint", null=True, on_delete=models.PROTECT, related_name="searches"
+    )
     seed_harness = models.ForeignKey(HarnessVersion, on_delete=models.PROTECT, related_name="+")
-    config = models.JSONField(default=dict)
+    settings = models.JSONField(default=dict)
+    """`orchestrator.searches.settings.SearchSettings` as JSON."""
+    fingerprints = models.JSONField(default=dict)
+    """Hashes of seed harness, tasks by split, rubric, environment; resuming with others is refused.
+    """
     seed = models.BigIntegerField()
+    progress = models.FloatField(default=0.0)
+    """Share of the rollouts at most, 0 to 1."""
+    doing = models.CharField(max_length=200, blank=True)
+    outcome = models.JSONField(default=dict)
+    """Of a finished search: verdict, reason, is_measured, winner, claimed and what was learnt."""
+    error = models.TextField(blank=True)
+    created_by = models.ForeignKey(
+        "projects.User", null=True, on_delete=models.SET_NULL, related_name="+"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
 
     class Meta:
         verbose_name_plural = "searches"
+        ordering = ["-id"]
 
     def __str__(self) -> str:
-        return f"search {self.pk}"
+        return self.name or f"search {self.pk}"
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ENDED_SEARCH_STATES
+
+
+class SearchRun(models.Model):
+    """Which runs a search asked for, and in which phase."""
+
+    search = models.ForeignKey(Search, on_delete=models.CASCADE, related_name="search_runs")
+    run = models.OneToOneField("runs.Run", on_delete=models.CASCADE, related_name="search_run")
+    phase = models.CharField(max_length=12)
+    """Of the engine: evidence, twin, screen, race, certify; or test."""
+    left_out = models.JSONField(default=dict)
+    """Criteria that nothing is learned from (id -> why), fixed when the run was asked for."""
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.phase} {self.run_id}"
+
+
+class Proposal(models.Model):
+    """One answer of a proposer: what it was asked, what it said, and which edits came of it."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "waits for an answer"
+        ANSWERED = "answered", "answered"
+        FAILED = "failed", "failed"
+
+    search = models.ForeignKey(Search, on_delete=models.CASCADE, related_name="proposals")
+    round = models.PositiveIntegerField()
+    proposer = models.CharField(max_length=64)
+    """For instance `demonstrations.reference`, `reflection`, `handed_in`."""
+    state = models.CharField(max_length=8, choices=State.choices, default=State.WAITING)
+    prompt = models.TextField(blank=True)
+    answers = models.JSONField(default=list)
+    """Raw replies, also of the attempts that were no use."""
+    edits = models.JSONField(default=list)
+    """`optimizer.edits.Edit` as JSON; those that the linter let through."""
+    refused = models.JSONField(default=list)
+    """[{"edit", "findings": [...]}]."""
+    reason = models.TextField(blank=True)
+    """The cause it named, or why there is no answer."""
+    tokens = models.PositiveIntegerField(default=0)
+    cost_usd = models.FloatField(default=0.0)
+    seconds = models.FloatField(default=0.0)
+    created_by = models.ForeignKey(
+        "projects.User", null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    answered_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["round", "id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["search", "round", "proposer"], name="proposal_once_in_round"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.proposer}, round {self.round}"
+
+
+class Nudge(models.Model):
+    """A person's comment for the next reflection."""
+
+    search = models.ForeignKey(Search, on_delete=models.CASCADE, related_name="nudges")
+    text = models.TextField()
+    created_by = models.ForeignKey(
+        "projects.User", null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    proposal = models.ForeignKey(
+        Proposal, null=True, on_delete=models.SET_NULL, related_name="nudges"
+    )
+    """That it reached."""
+
+    def __str__(self) -> str:
+        return self.text[:60]
 
 
 class Edit(models.Model):
@@ -78,6 +222,9 @@ class Edit(models.Model):
     rollouts_with = models.PositiveIntegerField(null=True)
     rollouts_without = models.PositiveIntegerField(null=True)
     in_bundle = models.BooleanField(default=False)
+    proposal = models.ForeignKey(
+        Proposal, null=True, on_delete=models.SET_NULL, related_name="edit_rows"
+    )
 
     class Meta:
         ordering = ["position"]
@@ -102,6 +249,18 @@ class Candidate(models.Model):
     edits = models.JSONField(default=list)
     """Hashes of the edits on top of the seed."""
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.SCREENING)
+    parent = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="children")
+    relation = models.CharField(max_length=16, blank=True)
+    """mutate, merge, prune or model swap."""
+    rollouts = models.PositiveIntegerField(default=0)
+    """With a score, on train tasks."""
+    score = models.FloatField(null=True)
+    """Mean on train tasks; what made it win, never what is claimed."""
+    cost_usd = models.FloatField(null=True)
+    """Mean of a rollout, US dollars."""
+    tokens = models.FloatField(null=True)
+    """Mean of a rollout, in and out."""
+    latency_s = models.FloatField(null=True)
 
     class Meta:
         constraints = [
@@ -110,6 +269,28 @@ class Candidate(models.Model):
 
     def __str__(self) -> str:
         return f"candidate {self.pk}"
+
+
+class Tombstone(models.Model):
+    """A buried edit: it returns only with more support than it had then."""
+
+    search = models.ForeignKey(Search, on_delete=models.CASCADE, related_name="tombstones")
+    edit_sha256 = models.CharField(max_length=64)
+    edit = models.JSONField()
+    """`optimizer.edits.Edit` as JSON."""
+    reason = models.TextField()
+    evidence = models.JSONField(default=dict)
+    """Effect, interval and rollouts at the time, or the linter's findings."""
+    support = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["search", "edit_sha256"], name="tombstone_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.edit_sha256[:8]}: {self.reason}"
 
 
 class Comparison(models.Model):
@@ -137,6 +318,43 @@ class Comparison(models.Model):
 
     def __str__(self) -> str:
         return f"c_{self.pk:02d} {self.verdict}" if self.pk else self.verdict
+
+
+class Release(models.Model):
+    """Which harness a project works with in an environment, who approved it and on what evidence.
+
+    The newest release that was not rolled back counts.
+    """
+
+    project = models.ForeignKey(
+        "projects.Project", on_delete=models.CASCADE, related_name="releases"
+    )
+    environment = models.ForeignKey(
+        "environments.Environment", on_delete=models.CASCADE, related_name="releases"
+    )
+    harness = models.ForeignKey(HarnessVersion, on_delete=models.PROTECT, related_name="releases")
+    search = models.ForeignKey(
+        Search, null=True, on_delete=models.SET_NULL, related_name="releases"
+    )
+    certificate = models.ForeignKey(
+        Comparison, null=True, on_delete=models.SET_NULL, related_name="releases"
+    )
+    previous = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="+")
+    note = models.TextField(blank=True)
+    approved_by = models.ForeignKey(
+        "projects.User", null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    rolled_back_by = models.ForeignKey(
+        "projects.User", null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    rolled_back_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"release {self.pk} of {self.harness}"
 
 
 class Budget(models.Model):

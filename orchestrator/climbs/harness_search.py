@@ -253,8 +253,8 @@ def _conclude(
     with transaction.atomic():
         hold_fence(fence)
         # Once: after a kill the same conclusion is reached again, and must not be told twice.
-        if not Search.objects.filter(pk=search.pk, config={}).update(
-            config={"reason": found.reason, "is_measured": is_measured}
+        if not Search.objects.filter(pk=search.pk, outcome={}).update(
+            outcome={"reason": found.reason, "is_measured": is_measured}
         ):
             return judged if found.shipped else search.seed_harness
         _store_effects(search, found)
@@ -284,7 +284,7 @@ class Outcome:
 def outcome_of(climb: Climb) -> Outcome:
     """Of the climb's finished search."""
     assert climb.search is not None
-    return Outcome(**climb.search.config)
+    return Outcome(**climb.search.outcome)
 
 
 def _store_effects(search: Search, found: engine.Finished) -> None:
