@@ -30,9 +30,9 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, TypeVar
 
+from optimizer.configuration import CONFIG, read_config
 from optimizer.errors import EditInvalid, HarnessInvalid
 from optimizer.harness import (
-    CONFIG,
     DEMONSTRATIONS,
     INSTRUCTIONS,
     SKILL_FILE,
@@ -42,7 +42,6 @@ from optimizer.harness import (
     config_values,
     parse_demonstration,
     parse_demonstrations,
-    read_config,
 )
 from optimizer.skills import Skill, frontmatter_problems
 

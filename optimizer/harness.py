@@ -1,6 +1,6 @@
 """The harness: everything around a model that can change without touching weights, as a folder.
 
-    harness.yaml              model, sampling, limits
+    harness.yaml              model, sampling, limits, which demonstrations are told
     instructions.md           the system prompt
     demonstrations.jsonl      {"id", "messages": [{"role", "content"}], "source"} per line
     skills/<name>/SKILL.md    and references/, scripts/, assets/, evals/ beside it
@@ -19,19 +19,21 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import yaml
-
-from optimizer.canonical import yaml_text
+from optimizer.configuration import CONFIG as CONFIG
+from optimizer.configuration import Limits as Limits
+from optimizer.configuration import Pick as Pick
+from optimizer.configuration import Picking as Picking
+from optimizer.configuration import Sampling as Sampling
+from optimizer.configuration import config_text, parse_config
 from optimizer.errors import HarnessInvalid
 from optimizer.skills import Skill, parse_skill
 
-CONFIG = "harness.yaml"
 INSTRUCTIONS = "instructions.md"
 DEMONSTRATIONS = "demonstrations.jsonl"
 TOOLS = "tools.json"
@@ -44,22 +46,6 @@ MAX_FILE_BYTES = 1_000_000
 MAX_FILES = 500
 
 Message = dict[str, str]
-
-
-@dataclass(frozen=True)
-class Sampling:
-    temperature: float = 0.0
-    """0 is greedy."""
-    max_tokens: int = 256
-    """Tokens of one reply."""
-    stop: tuple[str, ...] = ()
-    top_p: float = 1.0
-
-
-@dataclass(frozen=True)
-class Limits:
-    max_steps: int = 8
-    """Exchanges with the environment in one rollout."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +71,18 @@ class Harness:
     """Reference to a model; empty leaves it to the run."""
     sampling: Sampling = field(default_factory=Sampling)
     limits: Limits = field(default_factory=Limits)
+    picking: Picking = field(default_factory=Picking)
+    """Which of the demonstrations one task is told."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Texts beside the SKILL.md files, by path."""
 
     def components(self) -> dict[str, str]:
         """Path -> canonical text, sorted by path. Parts that are empty have no file."""
-        texts = {CONFIG: _config_text(self), INSTRUCTIONS: self.instructions, **self.files}
+        texts = {
+            CONFIG: config_text(config_values(self)),
+            INSTRUCTIONS: self.instructions,
+            **self.files,
+        }
         if self.demonstrations:
             texts[DEMONSTRATIONS] = "".join(f"{item.line()}\n" for item in self.demonstrations)
         if self.tools:
@@ -159,8 +151,28 @@ class Harness:
             skills=tuple(skills),
             tools=_parse_tools(texts.get(TOOLS, "")),
             files=files,
-            **_parse_config(texts.get(CONFIG, "")),
+            **parse_config(texts.get(CONFIG, "")),
         )
+
+
+def config_values(harness: Harness) -> dict[str, Any]:
+    """The parsed harness.yaml, every field written out; `demonstrations` where it is not default.
+
+    Left out where it says nothing, so that the address of a harness does not depend on which fields
+    exist.
+    """
+    sampling = harness.sampling
+    values: dict[str, Any] = {"model": harness.model} if harness.model else {}
+    values["sampling"] = {
+        "temperature": sampling.temperature,
+        "max_tokens": sampling.max_tokens,
+        "stop": list(sampling.stop),
+        "top_p": sampling.top_p,
+    }
+    values["limits"] = {"max_steps": harness.limits.max_steps}
+    if harness.picking != Picking():
+        values["demonstrations"] = {"pick": str(harness.picking.pick), "k": harness.picking.k}
+    return values
 
 
 # --- folders and archives
@@ -303,82 +315,6 @@ def _parse_tools(text: str) -> tuple[Mapping[str, Any], ...]:
     ):
         raise HarnessInvalid(f"{TOOLS}: accepts a list of objects with name and description")
     return tuple(tools)
-
-
-def _parse_config(text: str) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        raise HarnessInvalid(f"{CONFIG}: not YAML: {error}") from error
-    return read_config(values)
-
-
-def read_config(values: Any) -> dict[str, Any]:
-    """Model, sampling and limits from the parsed harness.yaml. Raises HarnessInvalid."""
-    _known(values, ("model", "sampling", "limits"), "")
-    model = values.get("model", "")
-    if not isinstance(model, str):
-        raise HarnessInvalid(f"{CONFIG}: model accepts text")
-    sampling, limits = values.get("sampling") or {}, values.get("limits") or {}
-    _known(sampling, ("temperature", "max_tokens", "stop", "top_p"), "sampling.")
-    _known(limits, ("max_steps",), "limits.")
-    stop = sampling.get("stop", [])
-    stop = [stop] if isinstance(stop, str) else stop
-    if not isinstance(stop, list) or not all(isinstance(item, str) and item for item in stop):
-        raise HarnessInvalid(f"{CONFIG}: sampling.stop accepts a list of texts")
-    return {
-        "model": model,
-        "sampling": Sampling(
-            temperature=_number(sampling, "sampling.temperature", 0.0, 0.0, 2.0),
-            max_tokens=int(_number(sampling, "sampling.max_tokens", 256, 1, 1_000_000, whole=True)),
-            stop=tuple(stop),
-            top_p=_number(sampling, "sampling.top_p", 1.0, 0.01, 1.0),
-        ),
-        "limits": Limits(int(_number(limits, "limits.max_steps", 8, 1, 10_000, whole=True))),
-    }
-
-
-def config_values(harness: Harness) -> dict[str, Any]:
-    """The parsed harness.yaml, every field written out."""
-    sampling = harness.sampling
-    values: dict[str, Any] = {"model": harness.model} if harness.model else {}
-    values["sampling"] = {
-        "temperature": sampling.temperature,
-        "max_tokens": sampling.max_tokens,
-        "stop": list(sampling.stop),
-        "top_p": sampling.top_p,
-    }
-    values["limits"] = {"max_steps": harness.limits.max_steps}
-    return values
-
-
-def _config_text(harness: Harness) -> str:
-    return yaml_text(config_values(harness))
-
-
-def _known(values: Any, accepted: Sequence[str], at: str) -> None:
-    if not isinstance(values, dict):
-        raise HarnessInvalid(f"{CONFIG}: {at.rstrip('.') or 'the file'} accepts fields")
-    for key in values:
-        if key not in accepted:
-            raise HarnessInvalid(f"{CONFIG}: {at}{key} is unknown; accepts {', '.join(accepted)}")
-
-
-def _number(
-    values: Mapping[str, Any],
-    path: str,
-    default: float,
-    low: float,
-    high: float,
-    *,
-    whole: bool = False,
-) -> float:
-    value = values.get(path.rsplit(".", 1)[-1], default)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not low <= value <= high or (whole and value != int(value)):
-        kind = "whole numbers" if whole else "numbers"
-        raise HarnessInvalid(f"{CONFIG}: {path} is {value!r}; accepts {kind} {low:g} to {high:g}")
-    return float(value)
 
 
 def _decoded(name: str, data: bytes) -> str:

@@ -11,6 +11,8 @@ from optimizer.harness import (
     Demonstration,
     Harness,
     Limits,
+    Pick,
+    Picking,
     Sampling,
     diff,
     export_zip,
@@ -50,6 +52,7 @@ harnesses = st.builds(
         stop=st.lists(texts.filter(bool), max_size=2).map(tuple),
     ),
     limits=st.builds(Limits, max_steps=st.integers(1, 99)),
+    picking=st.builds(Picking, pick=st.sampled_from(Pick), k=st.integers(1, 9)),
 )
 
 
@@ -83,6 +86,12 @@ def test_a_hand_written_folder_needs_only_what_differs(tmp_path: Path) -> None:
     assert subject.limits.max_steps == 8
 
 
+def test_a_field_that_says_nothing_leaves_the_address_alone() -> None:
+    assert "demonstrations:" not in harness().components()["harness.yaml"]
+    nearest = harness(picking=Picking(Pick.NEAREST, 3))
+    assert "demonstrations:\n  pick: nearest\n  k: 3\n" in nearest.components()["harness.yaml"]
+
+
 def test_the_model_is_told_the_system_text_the_demonstrations_and_the_task() -> None:
     subject = harness(
         instructions="Be brief.\n", demonstrations=(demonstration(),), skills=(SKILL,)
@@ -111,6 +120,8 @@ def test_every_change_changes_the_address() -> None:
         harness(skills=(SKILL,)),
         harness(limits=Limits(3)),
         harness(model="m"),
+        harness(picking=Picking(Pick.NEAREST, 4)),
+        harness(picking=Picking(Pick.NEAREST, 3)),
     ]
     assert len({subject.sha256 for subject in subjects}) == len(subjects)
 
@@ -123,6 +134,8 @@ def test_every_change_changes_the_address() -> None:
         ({"harness.yaml": "sampling: {temperature: hot}"}, "sampling.temperature is 'hot'"),
         ({"harness.yaml": "sampling: {temperature: .nan}"}, "accepts numbers 0 to 2"),
         ({"harness.yaml": "limits: {max_steps: 1.5}"}, "accepts whole numbers 1 to"),
+        ({"harness.yaml": "demonstrations: {pick: best}"}, "'best'; accepts all, nearest"),
+        ({"harness.yaml": "demonstrations: {k: 0}"}, "demonstrations.k is 0; accepts whole"),
         ({"harness.yaml": "a: ["}, "not YAML"),
         ({"demonstrations.jsonl": "{"}, "demonstrations.jsonl line 1: not JSON"),
         ({"demonstrations.jsonl": '{"id": "a"}'}, "messages accepts a list"),
