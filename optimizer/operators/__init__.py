@@ -7,7 +7,16 @@ To add one: write a module beside these, with a function from evidence to edits,
 from __future__ import annotations
 
 from optimizer.operators.demonstrations import from_references, from_successes
-from optimizer.operators.evidence import Trace
+from optimizer.operators.evidence import Evidence, Judgement, PublicCriterion, Step, Trace
 from optimizer.operators.instructions import instruction_pool
 
-__all__ = ["Trace", "from_references", "from_successes", "instruction_pool"]
+__all__ = [
+    "Evidence",
+    "Judgement",
+    "PublicCriterion",
+    "Step",
+    "Trace",
+    "from_references",
+    "from_successes",
+    "instruction_pool",
+]
