@@ -157,6 +157,10 @@ class Proposal(models.Model):
     proposer = models.CharField(max_length=64)
     """For instance `demonstrations.reference`, `reflection`, `handed_in`."""
     state = models.CharField(max_length=8, choices=State.choices, default=State.WAITING)
+    request = models.JSONField(default=dict)
+    """What it was asked on: parent, terms, and once prepared the tasks and rollouts shown and the
+    schema of the answer: see `orchestrator.proposing`.
+    """
     prompt = models.TextField(blank=True)
     answers = models.JSONField(default=list)
     """Raw replies, also of the attempts that were no use."""
