@@ -25,3 +25,7 @@ class StatisticsDomain(OptimizerError, ValueError):
 
 class LedgerMisused(OptimizerError, RuntimeError):
     """A settlement or refund that does not belong to an open reservation."""
+
+
+class BudgetSpent(OptimizerError, RuntimeError):
+    """A server would pass its cap; it has served nothing of what was asked."""

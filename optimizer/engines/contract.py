@@ -171,7 +171,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Tried:
-    """A candidate that the engine ran or compared; the tree and the Pareto plot are made of these."""
+    """A candidate that the engine ran or compared; what the candidate tree is made of."""
 
     candidate: Candidate
     parent: str = ""
@@ -212,6 +212,7 @@ class Found:
 
 
 class Engine(Protocol):
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def run(self, task: SearchTask, server: Server) -> Found: ...

@@ -1,0 +1,435 @@
+"""The factorial engine: estimates the effect of each edit from randomised inclusion.
+
+    evidence   the seed alone on some train tasks; proposers answer with edits
+    screen     waves of blocks, each a subset of the edits (a bundle) on a few tasks; after a wave
+               the effects are estimated anew, and the next bundles are drawn from the posterior
+               (Thompson sampling), so that rollouts go where a good bundle may be
+    race       the most promising bundles side by side on the same tasks; what the linear model
+               cannot see (an order, a triple) shows here
+
+A block of one task draws a bundle for every rollout and learns most; larger blocks keep the prompt
+caches of a model server warm. Tasks that an edit was made from are not used where that edit is on
+trial: their answers are in the prompt.
+
+What comes out guides the search and explains the bundle. What is claimed is the certificate.
+
+The model is `optimizer.engines.factorial.pool`, its constants those of the pilot; Thompson sampling
+as in Russo et al., "A Tutorial on Thompson Sampling", 2018.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from statistics import NormalDist
+
+from optimizer.edits import Edit
+from optimizer.engines.contract import (
+    SEED,
+    Ask,
+    Buried,
+    Candidate,
+    Doing,
+    Estimate,
+    Found,
+    Phase,
+    Request,
+    Row,
+    SearchTask,
+    Server,
+    Tried,
+)
+from optimizer.engines.factorial.design import balanced
+from optimizer.engines.factorial.pool import (
+    NOISE_VARIANCE,
+    TASK_VARIANCE,
+    Bundle,
+    Pool,
+)
+from optimizer.errors import SearchInvalid
+from optimizer.gaussian import Posterior, fit
+from optimizer.gaussian import Row as Observed
+from optimizer.seeds import derive, generator
+from optimizer.tasks import TaskRef, passes
+
+MODEL_ERROR_VARIANCE = 0.05**2
+"""How far the linear model may be off for a bundle, added to its variance when a race is decided.
+"""
+
+
+@dataclass(frozen=True)
+class FactorialSettings:
+    """Sizes; raises SearchInvalid."""
+
+    evidence: int = 12
+    """Rollouts of the seed before anything is proposed."""
+    wave_blocks: int = 12
+    """Bundles that are planned together; after each wave the effects are estimated anew."""
+    tasks_per_block: int = 1
+    propose_every: int = 1
+    """Waves between two rounds of proposals."""
+    max_rounds: int = 1_000
+    entry_support: int = 2
+    """Distinct tasks behind an edit before it is tried."""
+    active: int = 14
+    """Edits on trial at a time."""
+    leaders: int = 6
+    """Edits whose pairs are estimated."""
+    max_demonstrations: int = 4
+    """In one bundle; each costs tokens in every rollout."""
+    keep: float = 0.25
+    """An edit joins the bundle above so many standard deviations."""
+    race_candidates: int = 3
+    race_share: float = 0.15
+    """Of the search's rollouts."""
+
+    def __post_init__(self) -> None:
+        for name in ("evidence", "wave_blocks", "tasks_per_block", "propose_every", "active"):
+            if getattr(self, name) < 1:
+                raise SearchInvalid(f"{name}: accepts at least 1, got {getattr(self, name)}")
+        if not 0.0 <= self.race_share < 1.0:
+            raise SearchInvalid(f"race_share: accepts 0 to below 1, got {self.race_share}")
+
+
+@dataclass(frozen=True)
+class Observation:
+    bundle: Bundle
+    task: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Factorial:
+    settings: FactorialSettings = field(default_factory=FactorialSettings)
+    name: str = "factorial"
+
+    def run(self, task: SearchTask, server: Server) -> Found:
+        return _Screening(self.settings, task, server).run()
+
+
+@dataclass
+class _Screening:
+    """One run from its start."""
+
+    settings: FactorialSettings
+    task: SearchTask
+    server: Server
+    edits: list[Edit] = field(default_factory=list)
+    """The pool, in order of entry; positions never change."""
+    rows: list[Row] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+    replicates: Counter[tuple[str, str]] = field(default_factory=Counter)
+    tried: list[Bundle] = field(default_factory=list)
+    leaders: tuple[int, ...] = ()
+    rounds: int = 0
+    spent: int = 0
+
+    def __post_init__(self) -> None:
+        self.order: Iterator[TaskRef] = passes(self.task.train, self.task.seed, "train")
+        self.race_rollouts = int(self.settings.race_share * self.task.rollouts)
+
+    def run(self) -> Found:
+        self._evidence()
+        self._screen()
+        if (missing := self._coverage_problem()) is not None:
+            return self._found((), missing, is_measured=False)
+        if not self.edits:
+            return self._found((), "nothing was proposed that could be tried")
+        ranked = self._race()
+        if (missing := self._coverage_problem()) is not None:
+            return self._found((), missing, is_measured=False)
+        if not ranked:
+            return self._found((), "no bundle promises more than the seed")
+        return self._found(tuple(ranked), f"{self.spent} rollouts on train tasks are spent")
+
+    # --- evidence and proposals
+
+    def _evidence(self) -> None:
+        n = min(self.settings.evidence, self._left_to_screen())
+        requests = [self._request(Phase.EVIDENCE, (), task) for task in self._tasks(n, ())]
+        self._learn([()] * n, requests, n, "watching the seed harness")
+        self._propose()
+
+    def _propose(self) -> None:
+        if self.rounds >= self.settings.max_rounds:
+            return
+        known = self.server.edits(Ask(self.rounds, SEED, tuple(self.rows)))
+        self.rounds += 1
+        have = {edit.sha256: i for i, edit in enumerate(self.edits)}
+        for edit in known:
+            at = have.get(edit.sha256)
+            if at is not None:
+                self.edits[at] = edit  # its support may have grown
+            elif edit.support >= self.settings.entry_support:
+                self.edits.append(edit)
+
+    # --- screen
+
+    def _screen(self) -> None:
+        waves = 0
+        while self._left_to_screen() > 0:
+            if waves and waves % self.settings.propose_every == 0:
+                self._propose()
+            bundles = self._wave()
+            bundles = bundles[: max(1, self._left_to_screen() // self.settings.tasks_per_block)]
+            requests: list[Request] = []
+            whose: list[Bundle] = []
+            for bundle in bundles:
+                n = min(self.settings.tasks_per_block, self._left_to_screen() - len(requests))
+                for task in self._tasks(n, bundle):
+                    requests.append(self._request(Phase.SCREEN, bundle, task))
+                    whose.append(bundle)
+            waves += 1
+            planned = self.task.rollouts - self.race_rollouts - self.settings.evidence
+            self._learn(whose, requests, planned, f"trying {len(self.edits)} edits, wave {waves}")
+
+    def _wave(self) -> list[Bundle]:
+        n = self.settings.wave_blocks
+        if not self.edits:
+            return [()] * n
+        seed = (self.task.seed, "wave", self.spent)
+        pool = self._pool()
+        if not any(seen.bundle for seen in self.observations) and pool.demonstrations:
+            return balanced(pool, n, *seed)
+        known = self._fit(pool)
+        allowed = self._active(pool, known)
+        found: list[Bundle] = []
+        taken = set(self.tried) if self.settings.tasks_per_block > 1 else set()
+        for block in range(n):
+            bundle: Bundle = ()
+            for attempt in range(8):
+                theta = known.draw(generator(*seed, block, attempt))
+                bundle = pool.best(theta, allowed)
+                if bundle not in taken:
+                    break
+            if self.settings.tasks_per_block > 1:
+                taken.add(bundle)
+            found.append(bundle)
+        return found
+
+    def _active(self, pool: Pool, known: Posterior) -> list[int]:
+        scores = []
+        for i in range(len(pool.edits)):
+            mean, sd = known.sum_of(pool.effect_columns(i))
+            if mean + 1.3 * sd > 0.01:
+                scores.append((mean + sd, i))
+        demonstrations = [i for _, i in scores if pool.edits[i].is_demonstration]
+        others = sorted((s for s in scores if not pool.edits[s[1]].is_demonstration), reverse=True)
+        return sorted([*demonstrations, *(i for _, i in others[: self.settings.active])])
+
+    def _pool(self) -> Pool:
+        plain = Pool(tuple(self.edits), self.leaders, self.settings.max_demonstrations)
+        return plain
+
+    def _fit(self, pool: Pool) -> Posterior:
+        rows = [Observed(pool.columns(o.bundle), o.task, o.score) for o in self.observations]
+        return fit(rows, pool.prior_variance, group_variance=TASK_VARIANCE, noise=NOISE_VARIANCE)
+
+    def _choose_leaders(self) -> None:
+        """Those that stand out most, in either direction: their pairs are worth a column."""
+        pool = Pool(tuple(self.edits), (), self.settings.max_demonstrations)
+        known = self._fit(pool)
+        strength = []
+        for i in pool.others:
+            mean, sd = known.sum_of((1 + i,))
+            strength.append((-(mean + sd), i))
+        self.leaders = tuple(sorted(i for _, i in sorted(strength)[: self.settings.leaders]))
+
+    def _learn(
+        self, whose: Sequence[Bundle], requests: Sequence[Request], planned: int, text: str
+    ) -> None:
+        phase = requests[0].phase if requests else Phase.SCREEN
+        done = sum(row.phase == phase for row in self.rows)
+        rows = self.server.rollouts(requests, Doing(phase, done, planned, text))
+        for bundle, request, row in zip(whose, requests, rows, strict=True):
+            self.rows.append(replace(row, phase=request.phase))
+            if row.score is not None:
+                self.observations.append(Observation(bundle, row.task, row.score))
+        self.tried += [bundle for bundle in dict.fromkeys(whose) if bundle not in self.tried]
+        if self.edits and self.settings.leaders:
+            self._choose_leaders()
+
+    # --- race
+
+    def _race(self) -> list[Candidate]:
+        """Candidates that promise more than the seed, best first."""
+        pool = self._pool()
+        known = self._fit(pool)
+        runners = [b for b in self._runners(pool, known) if b][: self.settings.race_candidates]
+        per_arm = self.race_rollouts // len(runners) if len(runners) > 1 else 0
+        predicted = {b: known.sum_of(pool.columns(b)) for b in runners}
+        lanes: dict[Bundle, list[Request]] = {b: [] for b in runners}
+        if per_arm:
+            together = tuple(sorted({i for b in runners for i in b}))
+            for task in self._tasks(per_arm, together):
+                for bundle in runners:
+                    lanes[bundle].append(self._request(Phase.RACE, bundle, task))
+            whose = [b for b in runners for _ in lanes[b]]
+            requests = [r for b in runners for r in lanes[b]]
+            self._learn(
+                whose, requests, len(requests), f"racing {len(runners)} bundles on {per_arm} tasks"
+            )
+        by_key = {row.key: row.score for row in self.rows}
+        self.arms: dict[Bundle, tuple[int, float | None, float]] = {}
+        for bundle in runners:
+            scores = [s for r in lanes[bundle] if (s := by_key.get(r.key)) is not None]
+            self.arms[bundle] = _arm(*predicted[bundle], scores)
+        base = self._fit(self._pool()).sum_of((0,))[0]
+        ranked = sorted(
+            (b for b in runners if self.arms[b][2] > base),
+            key=lambda b: (-self.arms[b][2], len(b), b),
+        )
+        return [self._candidate(b) for b in ranked]
+
+    def _runners(self, pool: Pool, known: Posterior) -> list[Bundle]:
+        """Bundles worth racing, none twice, the model's favourite first."""
+        cautious = list(known.mean)
+        for i in range(len(pool.edits)):
+            cautious[1 + i] -= self.settings.keep * math.sqrt(known.covariance[1 + i][1 + i])
+        favourite = pool.best(cautious)
+        found = [favourite]
+        if (plainer := _without_weakest(pool, known, favourite)) is not None:
+            # Whether the least certain edit belongs there is what a race should settle.
+            found.append(plainer)
+        additive = Pool(pool.edits, (), pool.max_demonstrations)
+        simple = self._fit(additive)
+        theta = list(simple.mean)
+        for i in range(len(pool.edits)):
+            theta[1 + i] -= self.settings.keep * math.sqrt(simple.covariance[1 + i][1 + i])
+        found.append(additive.best(theta))
+        ranked = sorted(self.tried, key=lambda b: (-known.sum_of(pool.columns(b))[0], len(b), b))
+        return list(dict.fromkeys([*found, *ranked]))
+
+    # --- requests
+
+    def _left_to_screen(self) -> int:
+        return self.task.rollouts - self.race_rollouts - self.spent
+
+    def _tasks(self, n: int, bundle: Bundle) -> list[TaskRef]:
+        """The next tasks, without those that the bundle's edits were made from."""
+        sources = {
+            source for i in bundle if _is_copy(self.edits[i]) for source in self.edits[i].sources
+        }
+        if sources.issuperset(task.key for task in self.task.train):
+            raise SearchInvalid("train: needs a task that no edit of a bundle was made from")
+        return list(islice((task for task in self.order if task.key not in sources), n))
+
+    def _request(self, phase: Phase, bundle: Bundle, task: TaskRef) -> Request:
+        candidate = self._candidate(bundle)
+        replicate = self.replicates[candidate.key, task.key]
+        self.replicates[candidate.key, task.key] = replicate + 1
+        self.spent += 1
+        seed = derive(self.task.seed, phase, task.key, replicate)
+        return Request(phase, candidate, task.key, replicate, seed)
+
+    def _candidate(self, bundle: Bundle) -> Candidate:
+        return Candidate(tuple(self.edits[i] for i in bundle))
+
+    # --- the result
+
+    def _coverage_problem(self) -> str | None:
+        scored = sum(row.score is not None for row in self.rows)
+        if scored >= self.task.min_coverage * len(self.rows):
+            return None
+        return (
+            f"only {scored} of {len(self.rows)} rollouts on train tasks have a score; "
+            f"{self.task.min_coverage:.0%} are needed to rank anything"
+        )
+
+    def _found(
+        self, ranked: tuple[Candidate, ...], reason: str, *, is_measured: bool = True
+    ) -> Found:
+        pool = self._pool()
+        known = self._fit(pool)
+        estimates = self._estimates(pool, known)
+        winner = {edit.sha256 for edit in ranked[0].edits} if ranked else set()
+        return Found(
+            ranked=ranked,
+            reason=reason,
+            estimates=tuple(estimates),
+            tried=tuple(self._tried(pool, known)),
+            buried=tuple(_burial(e) for e in estimates if e.edit.sha256 not in winner),
+            is_measured=is_measured,
+        )
+
+    def _estimates(self, pool: Pool, known: Posterior) -> list[Estimate]:
+        found = []
+        for i, edit in enumerate(pool.edits):
+            mean, sd = known.sum_of(pool.effect_columns(i))
+            n_with = sum(i in seen.bundle for seen in self.observations)
+            found.append(
+                Estimate(
+                    edit,
+                    mean,
+                    sd,
+                    NormalDist().cdf(mean / sd),
+                    n_with,
+                    len(self.observations) - n_with,
+                )
+            )
+        return found
+
+    def _tried(self, pool: Pool, known: Posterior) -> Iterator[Tried]:
+        arms = getattr(self, "arms", {})
+        scores: dict[Bundle, list[float]] = {}
+        for seen in self.observations:
+            scores.setdefault(seen.bundle, []).append(seen.score)
+        for bundle in [(), *(b for b in [*self.tried, *arms] if b)]:
+            values = scores.get(bundle, [])
+            n, mean = len(values), math.fsum(values) / len(values) if values else None
+            estimate = known.sum_of(pool.columns(bundle))[0]
+            if bundle in arms:
+                estimate = arms[bundle][2]
+            yield Tried(
+                self._candidate(bundle),
+                parent=SEED.key if bundle else "",
+                relation="mutate" if bundle else "",
+                n=n,
+                mean=mean,
+                estimate=estimate,
+            )
+
+
+def _arm(mean: float, sd: float, scores: Sequence[float]) -> tuple[int, float | None, float]:
+    """Number of scores, their mean, and prediction and race together."""
+    trust = 1.0 / (sd**2 + MODEL_ERROR_VARIANCE)
+    total = math.fsum(scores) / NOISE_VARIANCE
+    estimate = (mean * trust + total) / (trust + len(scores) / NOISE_VARIANCE)
+    return len(scores), (math.fsum(scores) / len(scores) if scores else None), estimate
+
+
+def _without_weakest(pool: Pool, known: Posterior, bundle: Bundle) -> Bundle | None:
+    """The bundle less its edit (demonstrations aside) with the lowest mean; None if it has none."""
+    others = [i for i in bundle if i not in pool.demonstrations]
+    if not others:
+        return None
+    weakest = min(others, key=lambda i: known.mean[1 + i])
+    return tuple(i for i in bundle if i != weakest)
+
+
+def _is_copy(edit: Edit) -> bool:
+    """It shows a task's answer; a lesson from a task does not."""
+    return edit.is_demonstration
+
+
+def _burial(estimate: Estimate) -> Buried:
+    if estimate.high < 0:
+        reason = "makes it worse"
+    elif estimate.mean <= 0:
+        reason = "does not help"
+    else:
+        reason = "not sure enough to be kept"
+    return Buried(
+        estimate.edit,
+        reason,
+        {
+            "mean": estimate.mean,
+            "low": estimate.low,
+            "high": estimate.high,
+            "n_with": float(estimate.n_with),
+            "n_without": float(estimate.n_without),
+        },
+    )
