@@ -250,6 +250,10 @@ class Candidate(models.Model):
 
     search = models.ForeignKey(Search, on_delete=models.CASCADE, related_name="candidates")
     harness = models.ForeignKey(HarnessVersion, on_delete=models.PROTECT, related_name="+")
+    key = models.CharField(max_length=64, blank=True)
+    """`optimizer.engines.contract.Candidate.key`: names the set of edits."""
+    twin = models.PositiveSmallIntegerField(default=0)
+    """Other sets of edits before it that make the same harness."""
     edits = models.JSONField(default=list)
     """Hashes of the edits on top of the seed."""
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.SCREENING)
@@ -260,6 +264,8 @@ class Candidate(models.Model):
     """With a score, on train tasks."""
     score = models.FloatField(null=True)
     """Mean on train tasks; what made it win, never what is claimed."""
+    estimate = models.FloatField(null=True)
+    """What the engine believes of it, its model included."""
     cost_usd = models.FloatField(null=True)
     """Mean of a rollout, US dollars."""
     tokens = models.FloatField(null=True)
@@ -268,7 +274,14 @@ class Candidate(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["search", "harness"], name="candidate_once_in_search")
+            models.UniqueConstraint(
+                fields=["search", "harness", "twin"], name="candidate_once_in_search"
+            ),
+            models.UniqueConstraint(
+                fields=["search", "key"],
+                condition=~models.Q(key=""),
+                name="candidate_key_in_search",
+            ),
         ]
 
     def __str__(self) -> str:

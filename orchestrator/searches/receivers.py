@@ -1,0 +1,1 @@
+"""What a search hears, inside the transaction that records the news."""
