@@ -32,6 +32,8 @@ class Step:
     """Of the call."""
     error: str = ""
     """What went wrong with it, in the environment's words; empty where nothing did."""
+    event: int = 0
+    """Number of what it brought in the rollout's log; 0 where there is none."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Judgement:
     is_passed: bool | None = None
     """By the criterion's own threshold and sign; None where it was not scored."""
     name: str = ""
+    cites: Sequence[int] = ()
+    """Events that it rests on."""
 
 
 @dataclass(frozen=True)
