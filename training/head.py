@@ -4,20 +4,24 @@ Only targets with a weight are evaluated, in chunks. A chunk's logits live until
 known and are then freed, so the memory of the loss does not grow with the sequence. Two ways:
 
 - `chunked_logprobs`: a differentiable function; the backward pass recomputes the logits of a chunk.
-- `TokenLogProb` inside a loop that runs forward and backward chunk by chunk (`backends.local`):
-  nothing is recomputed, because all losses are sums over tokens.
+- `HeadGradient`: forward and backward of a chunk at once (`training.passes`). All losses are sums
+  over tokens, so the slope at a log-prob is known before the next chunk: nothing is recomputed.
 
 The arithmetic is fp32 or better even where weights are bf16. Axes: N selected positions, H hidden,
-V vocabulary. The head is tied to the embedding in the models we train and stays frozen, but a
-gradient for it is computed when it asks for one.
+V vocabulary. The head is often tied to the embedding; its gradient is computed only where it is
+trained, and summed in fp32 whatever the weights are (training.md 8 of the reference).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+
+Slope = Callable[[Tensor, slice], Tensor]
+"""Log-probs of a chunk, and which part of the selection it is, to the loss's derivative by them."""
 
 DEFAULT_CHUNK = 128
 
@@ -121,6 +125,84 @@ def chunked_logprobs(
         hidden_NH, weight_VH, targets_N, temperature, chunk
     )
     return result
+
+
+class HeadGradient:
+    """The head of one pass: log-probs, what the loss makes of them, and the gradients of both.
+
+    Call `add` per selection and `finish` once at the end. Gradient for the head's own weight is
+    collected when it is trained, and handed to `.grad` by `finish`.
+    """
+
+    def __init__(self, weight_VH: Tensor, *, chunk: int = DEFAULT_CHUNK) -> None:
+        self._parameter = weight_VH
+        self._weight_VH = weight_VH.detach()
+        self._chunk = chunk
+        self._grad_VH: Tensor | None = None
+        # In the precision of the weights `.grad` itself can be the sum: no second table.
+        self._adds_in_place = weight_VH.dtype == _accurate(weight_VH.dtype)
+
+    @torch.no_grad()
+    def add(
+        self,
+        hidden_NH: Tensor,
+        grad_NH: Tensor,
+        flat_M: Tensor,
+        targets_M: Tensor,
+        slope: Slope,
+        *,
+        temperature: float = 1.0,
+        entropies: list[float] | None = None,
+    ) -> None:
+        """Adds to `grad_NH` the gradient of the positions `flat_M` that predict `targets_M`.
+
+        `entropies` takes the entropy of each position over the whole vocabulary, if given.
+        """
+        for piece in pieces(len(flat_M), self._chunk):
+            leaf_CH = hidden_NH[flat_M[piece]]
+            table_CV = logits(leaf_CH, self._weight_VH)
+            if temperature != 1.0:
+                table_CV.div_(temperature)
+            lse_C = torch.logsumexp(table_CV, dim=-1)
+            wanted_C = targets_M[piece, None]
+            lp_C = table_CV.gather(-1, wanted_C)[:, 0] - lse_C
+            if entropies is not None:
+                p_CV = torch.exp(table_CV - lse_C[:, None])
+                mean_C = torch.bmm(p_CV[:, None], table_CV[:, :, None])[:, 0, 0]
+                entropies += (lse_C - mean_C).tolist()
+                table_CV = p_CV
+            else:
+                table_CV.sub_(lse_C[:, None]).exp_()
+            # Derivative of sum(slope * logprob): slope / T * (one-hot - softmax).
+            scale_C = slope(lp_C, piece) / temperature
+            table_CV.mul_(-scale_C[:, None]).scatter_add_(-1, wanted_C, scale_C[:, None])
+            narrow_CV = table_CV.to(self._weight_VH.dtype)
+            grad_NH.index_add_(0, flat_M[piece], narrow_CV @ self._weight_VH)
+            if self._parameter.requires_grad:
+                self._sum().addmm_(table_CV.T, leaf_CH.to(table_CV.dtype))
+
+    def finish(self) -> None:
+        """Adds the collected gradient of the weight to its `.grad`."""
+        if self._grad_VH is None:
+            return
+        grad_VH = self._grad_VH.to(self._parameter.dtype)
+        if self._parameter.grad is None:
+            self._parameter.grad = grad_VH
+        else:
+            self._parameter.grad += grad_VH
+        self._grad_VH = None
+
+    def _sum(self) -> Tensor:
+        weight_VH = self._parameter
+        if self._adds_in_place:
+            if weight_VH.grad is None:
+                weight_VH.grad = torch.zeros_like(weight_VH)
+            return weight_VH.grad
+        if self._grad_VH is None:
+            self._grad_VH = torch.zeros(
+                weight_VH.shape, dtype=_accurate(weight_VH.dtype), device=weight_VH.device
+            )
+        return self._grad_VH
 
 
 def chunked_entropy(

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from tests.training.builders import make_step
-from training import objective
+from training import objective, passes
 from training.backends.base import AdamSpec, PassStats
 from training.backends.local import LocalSession, ModelSpec
 from training.errors import NumericalError
-from training.llama import forward_packed
+from training.llama import Llama, forward_packed
 from training.lora import LoraSpec
 from training.losses import build_streams
 from training.types import EnvNorm, ObjectiveSpec, Row
@@ -221,3 +222,44 @@ def test_published_weights_are_loadable_and_named_by_number(
     other = LocalSession(ModelSpec(tiny_folder, LoraSpec(rank=4), initial_adapter=version.adapter))
     pairs = zip(opened.parameters, other.parameters, strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
+
+
+class Memory:
+    """Stands before the network; has room for so many tokens at a time."""
+
+    fits = 1000
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._forward = passes.forward_tree
+        monkeypatch.setattr(passes, "forward_tree", self)
+
+    def __call__(self, model: Llama, ids: Tensor, *rest: Any, **options: Any) -> Tensor:
+        if len(ids) > self.fits:
+            raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
+        return self._forward(model, ids, *rest, **options)
+
+
+def test_where_memory_runs_out_the_micro_batch_is_halved_and_the_gradient_is_the_same(
+    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, spec = make_step(), ObjectiveSpec(lambda_env=0.5)
+    memory = Memory(monkeypatch)
+    plenty, small = session(tiny_folder, budget=160), session(tiny_folder, budget=160)
+    # What was there before the pass stays there.
+    for opened in (plenty, small):
+        pass_over(opened, rows[:3], spec)
+    assert pass_over(plenty, rows, spec).halvings == 0
+    memory.fits = 40
+    assert pass_over(small, rows, spec).halvings == 2
+    assert relative(gradient(small), gradient(plenty)) < 1e-5
+    # It keeps to what fits.
+    assert pass_over(small, rows, spec).halvings == 0
+
+
+def test_memory_that_no_halving_helps_is_a_failure(
+    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = session(tiny_folder)
+    Memory(monkeypatch).fits = 0
+    with pytest.raises(RuntimeError, match="can't allocate"):
+        pass_over(small, make_step(), ObjectiveSpec())

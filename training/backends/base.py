@@ -52,6 +52,8 @@ class PassStats:
     """Input tokens the network saw."""
     packs: int
     seconds: float
+    halvings: int = 0
+    """How often memory ran out and the micro-batch was halved; the gradient is the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,8 @@
-"""The local backend: one process, one device, LoRA on a frozen Llama.
+"""The local backend: one process, one device; LoRA on a frozen Llama, or every weight of it.
 
-A step's rows become a root and packs below it; each pack is one forward pass for both losses.
-The head runs chunk by chunk with loss and gradient at once: all losses are sums over tokens, so the
-gradient on the hidden states is known before the next chunk and no logits are kept or recomputed.
-The frozen weights get no gradient, so a backward pass costs about as much as a forward pass.
+The passes are those of `training.passes`; what is here is where the model lives, its optimiser and
+its files. Under LoRA the frozen weights get no gradient, so a backward pass costs about as much as
+a forward pass.
 
 Calls compute before they return; their futures are done.
 """
@@ -11,10 +10,9 @@ Calls compute before they return; their futures are done.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,46 +22,32 @@ from safetensors.torch import load as load_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from training import objective
+from training import passes
 from training.backends.base import AdamSpec, OptimStats, PassStats, WeightVersion
 from training.checkpoint import write_folder
 from training.errors import CheckpointError, NumericalError
-from training.head import (
-    DEFAULT_CHUNK,
-    chunked_logprobs,
-    entropy,
-    logits,
-    pieces,
-    token_logprobs,
-)
+from training.head import DEFAULT_CHUNK
 from training.llama import Llama, load_llama
 from training.lora import (
     WEIGHTS_FILE,
     LoraSpec,
     adapter_files,
-    add_lora,
     load_adapter,
-    lora_parameters,
 )
 from training.losses import Streams
-from training.packing import (
-    DEFAULT_BUDGET_TOKENS,
-    Pack,
-    first_input,
-    needed_inputs,
-    pack_rows,
-    shared_root,
-)
-from training.tree import KeyValues, Root, TreeLayout, forward_tree
+from training.packing import DEFAULT_BUDGET_TOKENS
+from training.trainable import MODEL_FILE, load_weights, make_trainable, model_files
 from training.types import ObjectiveSpec, Row
 
 T = TypeVar("T")
 
 ADAPTER_FOLDER = "adapter"
+MODEL_FOLDER = "model"
 OPTIM_FILE = "optim.safetensors"
 MAX_SKIPPED_STEPS = 3
-MIN_ROOT_TOKENS = 32
-"""A shorter common beginning is not worth a pass of its own."""
+MIN_BUDGET_TOKENS = 32
+"""Of a pack that was halved for want of memory; below it the job fails and says so."""
+MIN_HEAD_CHUNK = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +55,8 @@ class ModelSpec:
     """What to train."""
 
     folder: Path
-    lora: LoraSpec
+    lora: LoraSpec | None
+    """None trains every weight; such a model is published as a whole folder."""
     initial_adapter: Path | None = None
     dtype: torch.dtype = torch.float32
     device: str = "cpu"
@@ -88,11 +73,14 @@ class LocalSession:
     def __init__(self, spec: ModelSpec) -> None:
         self.spec = spec
         self.model: Llama = load_llama(spec.folder, dtype=spec.dtype).to(spec.device)
-        self.parameters = add_lora(self.model, spec.lora)
+        self._named = make_trainable(self.model, spec.lora)
+        self.parameters = list(self._named.values())
         if spec.initial_adapter is not None:
             load_adapter(self.model, spec.initial_adapter)
         self._optimizer = torch.optim.AdamW(self.parameters, lr=0.0, foreach=False)
         self._skipped = 0
+        self._budget_tokens = spec.budget_tokens
+        self._head_chunk = spec.head_chunk
 
     @property
     def device(self) -> torch.device:
@@ -101,27 +89,7 @@ class LocalSession:
 
     def forward(self, rows: Sequence[Row], *, temperature: float) -> Future[list[list[float]]]:
         """Log-probs of every target of each row, without gradient."""
-        packs = pack_rows(
-            [row.ids for row in rows],
-            [len(row.ids) - 1 for row in rows],
-            budget_tokens=self.spec.budget_tokens,
-        )
-        result: list[list[float]] = [[] for _ in rows]
-        with torch.no_grad():
-            for pack in packs:
-                hidden_NH = self._hidden(pack)
-                for member, index in enumerate(pack.rows):
-                    targets = range(len(rows[index].ids) - 1)
-                    flat = self._indices(pack.flat_positions(member, targets))
-                    wanted = self._indices(rows[index].ids[1:])
-                    logprobs_T = chunked_logprobs(
-                        hidden_NH[flat],
-                        self.model.lm_head.weight,
-                        wanted,
-                        temperature=temperature,
-                        chunk=self.spec.head_chunk,
-                    )
-                    result[index] = logprobs_T.tolist()
+        result = passes.logprobs(self.model, rows, temperature=temperature, options=self._options())
         return _done(result)
 
     def forward_backward(
@@ -132,33 +100,46 @@ class LocalSession:
         *,
         on_pack: Callable[[], None] = lambda: None,
     ) -> Future[PassStats]:
-        """Add the gradient of these rows, pack by pack; `on_pack` is called after each."""
-        started = time.perf_counter()
-        needed = [needed_inputs(stream) for stream in streams.rows]
-        length, packs = self._plan(rows, streams, needed)
-        root = self._root(rows, streams, length) if length else None
-        sums = _Sums()
-        for pack in packs:
-            self._pack_backward(pack, rows, streams, spec, length, root, sums)
-            on_pack()
-        if root is not None:
-            root.backward()
-            on_pack()
-        env_loss = sums.env / spec.lambda_env if streams.has_env else None
-        return _done(
-            PassStats(
-                loss=sums.policy + sums.env,
-                policy_loss=sums.policy,
-                env_loss=env_loss,
-                log_ratios=tuple(sums.log_ratios),
-                entropies=tuple(sums.entropies),
-                env_nll_sum=sums.env_nll,
-                n_env_tokens=sums.n_env,
-                row_tokens=sum(needed),
-                packed_tokens=length + sum(pack.n_tokens for pack in packs),
-                packs=len(packs),
-                seconds=time.perf_counter() - started,
-            )
+        """Add the gradient of these rows, pack by pack; `on_pack` is called after each.
+
+        Where memory runs out the pass begins again with half the tokens per pack, and keeps to that
+        from then on. What it had added by then is taken back, so the gradient is the same.
+        """
+        before = [None if p.grad is None else p.grad.clone() for p in self.parameters]
+        halvings = 0
+        while True:
+            try:
+                stats = self._pass(rows, streams, spec, on_pack)
+                return _done(replace(stats, halvings=halvings))
+            except (RuntimeError, MemoryError) as error:
+                if not _is_out_of_memory(error) or self._budget_tokens <= MIN_BUDGET_TOKENS:
+                    raise
+            # Outside the handler: the traceback holds the tensors of the failed pass.
+            halvings += 1
+            self._budget_tokens //= 2
+            self._head_chunk = max(MIN_HEAD_CHUNK, self._head_chunk // 2)
+            for parameter, grad in zip(self.parameters, before, strict=True):
+                parameter.grad = None if grad is None else grad.clone()
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+
+    def _pass(
+        self,
+        rows: Sequence[Row],
+        streams: Streams,
+        spec: ObjectiveSpec,
+        on_pack: Callable[[], None],
+    ) -> PassStats:
+        return passes.forward_backward(
+            self.model, rows, streams, spec, self._options(), on_pack=on_pack
+        )
+
+    def _options(self) -> passes.PassOptions:
+        return passes.PassOptions(
+            budget_tokens=self._budget_tokens,
+            head_chunk=self._head_chunk,
+            is_checkpointed=self.spec.is_checkpointed,
+            measures_entropy=self.spec.measures_entropy,
         )
 
     def optim_step(self, adam: AdamSpec) -> Future[OptimStats]:
@@ -189,17 +170,25 @@ class LocalSession:
 
     def state_files(self) -> dict[str, bytes]:
         """Weights and optimiser state as the files of a checkpoint."""
-        adapter = adapter_files(self.model, self.spec.lora, base_model=str(self.spec.folder.name))
         tensors: dict[str, Tensor] = {}
-        for name, parameter in lora_parameters(self.model):
+        for name, parameter in self._named.items():
             state = self._optimizer.state.get(parameter)
             for key, value in (state or {}).items():
                 tensors[f"{name}/{key}"] = value.detach().cpu().contiguous()
         tensors["skipped_in_a_row"] = torch.tensor(self._skipped)
         return {
-            **{f"{ADAPTER_FOLDER}/{name}": content for name, content in adapter.items()},
+            **{f"{self._folder}/{name}": content for name, content in self._weights().items()},
             OPTIM_FILE: to_bytes(tensors),
         }
+
+    @property
+    def _folder(self) -> str:
+        return MODEL_FOLDER if self.spec.lora is None else ADAPTER_FOLDER
+
+    def _weights(self) -> dict[str, bytes]:
+        if self.spec.lora is None:
+            return model_files(self.model)
+        return adapter_files(self.model, self.spec.lora, base_model=str(self.spec.folder.name))
 
     def save_state(self, folder: Path) -> Future[None]:
         """Write `state_files` to a folder, atomically."""
@@ -208,13 +197,16 @@ class LocalSession:
 
     def load_state(self, folder: Path) -> Future[None]:
         """Continue from a checkpoint: weights, moments and the count of skipped steps."""
-        load_adapter(self.model, folder / ADAPTER_FOLDER)
+        if self.spec.lora is None:
+            load_weights(self.model, folder / MODEL_FOLDER)
+        else:
+            load_adapter(self.model, folder / ADAPTER_FOLDER)
         try:
             tensors = load_bytes((folder / OPTIM_FILE).read_bytes())
         except (OSError, SafetensorError) as error:
             raise CheckpointError(f"{folder / OPTIM_FILE}: {error}") from error
         self._optimizer.state.clear()
-        for name, parameter in lora_parameters(self.model):
+        for name, parameter in self._named.items():
             found = {
                 key: tensors[f"{name}/{key}"].to(parameter.device if key != "step" else "cpu")
                 for key in ("step", "exp_avg", "exp_avg_sq")
@@ -227,118 +219,31 @@ class LocalSession:
         return _done(None)
 
     def publish(self, root: Path, number: int) -> Future[WeightVersion]:
-        """Export the adapter as `root/v0001`; publishing the same number again gives the same."""
-        name = f"v{number:04d}"
-        files = adapter_files(self.model, self.spec.lora, base_model=str(self.spec.folder.name))
-        write_folder(root / name, files)
-        digest = hashlib.sha256(files[WEIGHTS_FILE]).hexdigest()
-        return _done(WeightVersion(number=number, name=name, adapter=root / name, sha256=digest))
+        """Export the weights as `root/v0001`; publishing the same number again gives the same.
 
-    def _plan(
-        self, rows: Sequence[Row], streams: Streams, needed: Sequence[int]
-    ) -> tuple[int, list[Pack]]:
-        """Length of the root, and packs of what lies below it.
-
-        A root pays when it would otherwise be computed in more than one pack.
+        An adapter in PEFT's format, or a model folder where every weight is trained.
         """
-        ids = [row.ids for row in rows]
-        firsts = [first_input(stream) for stream in streams.rows]
-        budget = self.spec.budget_tokens
-        root = shared_root(ids, needed, firsts)
-        if root >= MIN_ROOT_TOKENS:
-            below = pack_rows(
-                [i[root:] for i in ids], [max(n - root, 0) for n in needed], budget_tokens=budget
-            )
-            if len(below) > 1:
-                return root, below
-        return 0, pack_rows(ids, needed, budget_tokens=budget)
-
-    def _root(self, rows: Sequence[Row], streams: Streams, length: int) -> Root:
-        index = next(i for i, stream in enumerate(streams.rows) if needed_inputs(stream) > 0)
-        return Root(
-            self.model,
-            self._indices(rows[index].ids[:length]),
-            most_tokens=self.spec.budget_tokens,
+        name = f"v{number:04d}"
+        files = self._weights()
+        digest = hashlib.sha256(files[MODEL_FILE if self.spec.lora is None else WEIGHTS_FILE])
+        if self.spec.lora is None:
+            files |= {
+                path.name: path.read_bytes()
+                for path in self.spec.folder.iterdir()
+                if path.is_file() and path.name not in files
+            }
+        write_folder(root / name, files)
+        version = WeightVersion(
+            number=number, name=name, adapter=root / name, sha256=digest.hexdigest()
         )
-
-    def _hidden(self, pack: Pack, past: KeyValues | None = None) -> Tensor:
-        layout = TreeLayout.build(
-            prefix=len(pack.prefix),
-            suffixes=[len(suffix) for suffix in pack.suffixes],
-            past=past,
-            device=self.device,
-        )
-        ids = [*pack.prefix, *(token for suffix in pack.suffixes for token in suffix)]
-        return forward_tree(
-            self.model, self._indices(ids), layout, checkpoint=self.spec.is_checkpointed
-        )
-
-    def _indices(self, values: Sequence[int]) -> Tensor:
-        return torch.tensor(values, dtype=torch.long, device=self.device)
-
-    def _pack_backward(
-        self,
-        pack: Pack,
-        rows: Sequence[Row],
-        streams: Streams,
-        spec: ObjectiveSpec,
-        length: int,
-        root: Root | None,
-        sums: _Sums,
-    ) -> None:
-        hidden_NH = self._hidden(pack, None if root is None else root.past)
-        grad_NH = torch.zeros_like(hidden_NH)
-        fixed_NH = hidden_NH.detach()
-        members = [streams.rows[i] for i in pack.rows]
-
-        flat, wanted = self._selection(pack, rows, length, [s.rl_targets for s in members])
-        targets = objective.policy_targets(members, dtype=torch.float32, device=self.device)
-        for piece in pieces(len(flat), self.spec.head_chunk):
-            leaf = fixed_NH[flat[piece]].requires_grad_()
-            table = logits(leaf, self.model.lm_head.weight)
-            if self.spec.measures_entropy:
-                sums.entropies += entropy(table.detach(), spec.policy_temperature).tolist()
-            lp = token_logprobs(table, wanted[piece], spec.policy_temperature)
-            part = targets.part(piece.start, piece.stop)
-            loss = objective.policy_loss(lp, part, spec)
-            grad_NH.index_add_(0, flat[piece], torch.autograd.grad(loss, leaf)[0])
-            sums.policy += float(loss.detach())
-            ratios = lp.detach() - part.old_logprobs_N
-            sums.log_ratios += ratios[~torch.isnan(part.old_logprobs_N)].tolist()
-
-        if streams.has_env:
-            flat, wanted = self._selection(pack, rows, length, [s.env_targets for s in members])
-            weights = objective.env_weights(members, dtype=torch.float32, device=self.device)
-            for piece in pieces(len(flat), self.spec.head_chunk):
-                leaf = fixed_NH[flat[piece]].requires_grad_()
-                table = logits(leaf, self.model.lm_head.weight)
-                lp = token_logprobs(table, wanted[piece], spec.env_temperature)
-                loss = objective.env_loss(lp, weights[piece])
-                grad_NH.index_add_(0, flat[piece], torch.autograd.grad(loss, leaf)[0])
-                sums.env += float(loss.detach())
-                sums.env_nll -= float(lp.detach().sum())
-                sums.n_env += len(lp)
-
-        hidden_NH.backward(grad_NH)  # type: ignore[no-untyped-call]
-
-    def _selection(
-        self, pack: Pack, rows: Sequence[Row], root: int, targets_M: Sequence[Sequence[int]]
-    ) -> tuple[Tensor, Tensor]:
-        """Flat positions and wanted tokens of the pack's targets, in the order of its rows."""
-        flat: list[int] = []
-        wanted: list[int] = []
-        for member, (index, targets) in enumerate(zip(pack.rows, targets_M, strict=True)):
-            flat += pack.flat_positions(member, [t - root for t in targets])
-            wanted += [rows[index].ids[t + 1] for t in targets]
-        return self._indices(flat), self._indices(wanted)
+        return _done(version)
 
 
-class _Sums:
-    def __init__(self) -> None:
-        self.policy = self.env = self.env_nll = 0.0
-        self.n_env = 0
-        self.log_ratios: list[float] = []
-        self.entropies: list[float] = []
+def _is_out_of_memory(error: BaseException) -> bool:
+    """CUDA has a class of its own; torch's CPU allocator raises a plain RuntimeError."""
+    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
+        return True
+    return "DefaultCPUAllocator: can't allocate memory" in str(error)
 
 
 def _done(value: T) -> Future[T]:
