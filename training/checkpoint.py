@@ -116,8 +116,9 @@ def save_checkpoint(
     state: Mapping[str, Any],
     files: Mapping[str, bytes],
     keep: int = 2,
+    best: int | None = None,
 ) -> Path:
-    """Write `step-000123`, point LATEST at it, then delete all but the last `keep`."""
+    """Write `step-000123`, point LATEST at it, then delete all but the last `keep` and `best`."""
     target = root / step_name(step)
     write_folder(
         target,
@@ -130,7 +131,8 @@ def save_checkpoint(
     write_file(root / LATEST, f"{target.name}\n".encode())
     older = [path for path in sorted(root.glob("step-*")) if path.name < target.name]
     for path in older[: max(0, len(older) - (keep - 1))]:
-        shutil.rmtree(path)
+        if best is None or path.name != step_name(best):
+            shutil.rmtree(path)
     return target
 
 

@@ -68,6 +68,9 @@ class BatchPart:
     head_chunk: int = 128
     updates_per_step: int = 1
     """Optimiser steps on the rows of one step; above 1 the ratio leaves 1 and clipping matters."""
+    max_staleness: int = 0
+    """Rows sampled by weights up to so many versions older are trained on; older ones are dropped
+    and counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +83,28 @@ class ExecutionPart:
     is_checkpointed: bool = False
     """Recompute blocks in the backward pass."""
     measures_entropy: bool = True
+    interpreter: str = ""
+    """Python that runs the job, with the packages of its backend; empty: the worker's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationPart:
+    """Held-out evaluation while training, on tasks of the split `select`; never on `test`."""
+
+    every_steps: int = 0
+    """After so many steps, and after the last; 0: never, and the last checkpoint is the result."""
+    min_coverage: float = 0.8
+    """Share of rollouts with a score below which an evaluation chooses nothing."""
+    timeout_s: float = 3600.0
+    """How long an evaluation may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeepingPart:
-    """What stays on disk."""
+    """What stays on disk, beside the best by evaluation."""
 
     checkpoints: int = 2
+    """The last so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +137,7 @@ class Manifest:
     seed: int = 0
     """Of the adapter's initial values."""
     execution: ExecutionPart = field(default_factory=ExecutionPart)
+    evaluation: EvaluationPart = field(default_factory=EvaluationPart)
     keeping: KeepingPart = field(default_factory=KeepingPart)
     budgets: BudgetPart = field(default_factory=BudgetPart)
     version: int = 1
@@ -156,6 +175,7 @@ class Manifest:
             "batch.updates_per_step": self.batch.updates_per_step,
             "execution.threads": self.execution.threads,
             "keeping.checkpoints": self.keeping.checkpoints,
+            "evaluation.timeout_s": self.evaluation.timeout_s,
             "budgets.steps": self.budgets.steps,
             "budgets.rows_timeout_s": self.budgets.rows_timeout_s,
             "budgets.update_timeout_s": self.budgets.update_timeout_s,
@@ -165,6 +185,14 @@ class Manifest:
         for name, value in positive.items():
             if not value > 0:
                 raise ConfigurationError(f"manifest.{name}: {value} is not positive")
+        for name, count in {
+            "evaluation.every_steps": self.evaluation.every_steps,
+            "batch.max_staleness": self.batch.max_staleness,
+        }.items():
+            if count < 0:
+                raise ConfigurationError(f"manifest.{name}: {count} is not 0 or more")
+        if not 0.0 <= self.evaluation.min_coverage <= 1.0:
+            raise ConfigurationError("manifest.evaluation.min_coverage: must be between 0 and 1")
         if self.objective.lambda_env < 0:
             raise ConfigurationError("manifest.objective.lambda_env: must be 0 or more")
         if self.execution.backend != "local":

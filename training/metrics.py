@@ -54,6 +54,7 @@ def step_metrics(
         "row_tokens": passes.row_tokens,
         "packed_tokens": passes.packed_tokens,
         "packs": passes.packs,
+        "halvings": passes.halvings,
         "update_s": passes.seconds,
         "tokens_per_s": passes.row_tokens / passes.seconds if passes.seconds > 0 else None,
     }

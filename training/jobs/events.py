@@ -36,10 +36,10 @@ class EventLog:
         except OSError as error:
             raise CheckpointError(f"cannot append to {self._path}: {error.strerror}") from error
 
-    def has_step(self, step: int) -> bool:
-        """Whether the metrics of a step were reported already."""
+    def has(self, kind: str, step: int) -> bool:
+        """Whether this was reported of a step already."""
         events, _ = read_events(self._path, 0)
-        return any(event["kind"] == "step" and event.get("step") == step for event in events)
+        return any(event["kind"] == kind and event.get("step") == step for event in events)
 
 
 def read_events(path: Path, offset: int) -> tuple[list[dict[str, Any]], int]:

@@ -5,6 +5,8 @@
     events.jsonl               metrics, appended; one line per event
     need/step-000001.json      the runner asks for the rollouts of a step
     rows/step-000001.jsonl     the supervisor's answer: written aside, fsynced, renamed
+    evaluate/step-000004.json  the runner asks how well the weights of a step do on held-out tasks
+    scores/step-000004.json    the supervisor's answer
     checkpoints/step-000001/   with LATEST
     publish/v0001/             adapters in PEFT's format, one per step
     done.json | failed.json    how it ended
@@ -36,6 +38,37 @@ class Need:
     """What the rows must be stamped with."""
     adapter: str | None
     """Folder to sample with; None: the base weights."""
+
+    def versions(self, max_staleness: int) -> tuple[str, ...]:
+        """Weight versions whose rows are taken, newest first."""
+        oldest = max(0, self.step - 1 - max_staleness)
+        return tuple(version_name(n) for n in range(self.step - 1, oldest - 1, -1))
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationNeed:
+    """A request to measure the weights of one step on held-out tasks."""
+
+    step: int
+    weight_version: str
+    adapter: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What held-out tasks say of the weights of one step."""
+
+    step: int
+    mean: float | None
+    """Over the rollouts with a score, 0 to 1; None where there are none."""
+    n_scored: int
+    n_errored: int
+
+    @property
+    def coverage(self) -> float:
+        """Share of the rollouts that have a score."""
+        total = self.n_scored + self.n_errored
+        return self.n_scored / total if total else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +115,17 @@ class JobFolder:
     def rows_file(self, step: int) -> Path:
         return self.path / "rows" / f"{step_name(step)}.jsonl"
 
+    def evaluate_file(self, step: int) -> Path:
+        return self.path / "evaluate" / f"{step_name(step)}.json"
+
+    def scores_file(self, step: int) -> Path:
+        return self.path / "scores" / f"{step_name(step)}.json"
+
+    def evaluations(self) -> list[Evaluation]:
+        """All that were answered, by step."""
+        found = (read_json(path) for path in sorted((self.path / "scores").glob("step-*.json")))
+        return [Evaluation(**values) for values in found if values is not None]
+
     def manifest(self) -> Manifest:
         """Raises ConfigurationError if it is missing or invalid."""
         try:
@@ -89,6 +133,11 @@ class JobFolder:
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"{self.manifest_file}: {error}") from error
         return Manifest.from_json(values)
+
+
+def version_name(step: int) -> str:
+    """What the weights after a step are called; v0000 are those that the job began with."""
+    return f"v{step:04d}"
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

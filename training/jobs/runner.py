@@ -1,13 +1,15 @@
 """The child process that trains: `python -m training.jobs.runner --job DIR`.
 
 One step: ask for rollouts under the current adapter, wait for their rows, one pass for both losses,
-one optimiser step, checkpoint, report, publish, next. The state of a job is its last checkpoint and
-its row files, so starting the runner again is how a job is resumed: after SIGKILL at any point the
-result is the same, bit for bit on CPU in fp32, because
+one optimiser step, checkpoint, report, publish, next. Every few steps it asks how well the
+published weights do on held-out tasks; the best by that is the result of the job. The state of a
+job is its last checkpoint and its row files, so starting the runner again is how a job is resumed:
+after SIGKILL at any point the result is the same, bit for bit on CPU in fp32, because
 
 - rows of a step are on disk before its update and are never asked for again,
 - a checkpoint appears whole or not at all, and carries the metrics of its step,
-- publishing the same weights again writes the same bytes.
+- publishing the same weights again writes the same bytes,
+- evaluations are facts too, and change nothing but which step is chosen.
 
 Exit codes: 0 done, 1 failed (failed.json has the reason), 3 another runner holds the folder, 143
 ended by SIGTERM.
@@ -21,6 +23,7 @@ import ctypes
 import fcntl
 import logging
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -32,8 +35,10 @@ from types import FrameType
 
 import torch
 
+from training import selection
 from training.backends.base import AdamSpec
 from training.backends.local import ADAPTER_FOLDER, LocalSession, ModelSpec
+from training.behaviour import behaviour_metrics
 from training.checkpoint import (
     latest_checkpoint,
     remove_leftovers,
@@ -45,18 +50,27 @@ from training.errors import (
     ConfigurationError,
     DeadlineExceeded,
     JobFolderBusy,
+    NumericalError,
     RowError,
     TrainingError,
 )
 from training.filters import apply_filters
 from training.jobs.client import EXIT_BUSY, EXIT_STOPPED
 from training.jobs.events import EventLog
-from training.jobs.folder import JobFolder, Need, write_json
+from training.jobs.folder import (
+    EvaluationNeed,
+    JobFolder,
+    Need,
+    read_json,
+    version_name,
+    write_json,
+)
 from training.jobs.heartbeat import Heartbeat
 from training.llama import LlamaConfig
 from training.lora import WEIGHTS_FILE, LoraSpec
 from training.losses import build_streams
 from training.manifest import Manifest
+from training.markers import role_marker_test
 from training.metrics import Metrics, rss_mb, step_metrics
 from training.records import write_record
 from training.rows import read_rows
@@ -68,7 +82,7 @@ log = logging.getLogger("training.runner")
 POLL_S = 0.05
 SHORT_PHASE_S = 300.0
 """Deadline of phases that only read and write files or load the model."""
-PHASES = ("sampling", "rows", "backward", "step", "saving", "publishing")
+PHASES = ("sampling", "rows", "backward", "step", "saving", "publishing", "evaluating")
 
 
 class Stopped(BaseException):
@@ -85,23 +99,33 @@ class Runner:
         self.stop = threading.Event()
         self.events = EventLog(job.events_file)
         self.session = LocalSession(_model_spec(manifest))
+        self.has_role_marker = role_marker_test(Path(manifest.model.folder))
         self._check_model()
 
     def run(self) -> None:
         """Train to the last step and write done.json."""
         step = self._restore()
+        self._evaluate(step)
         while step < self.manifest.budgets.steps:
             step += 1
             rows = self._obtain_rows(step)
             metrics = self._update(step, rows)
             self._save(step, metrics)
             self._publish(step)
-        adapter = self.job.published / _version_name(step)
+            self._evaluate(step)
+        choice = selection.choose(
+            self.job.evaluations(),
+            last_step=step,
+            min_coverage=self.manifest.evaluation.min_coverage,
+        )
+        adapter = self.job.published / version_name(choice.step)
         write_json(
             self.job.done_file,
             {
                 "adapter": str(adapter),
                 "sha256": sha256_of_file(adapter / WEIGHTS_FILE),
+                "step": choice.step,
+                "reason": choice.reason,
                 "steps": step,
                 "manifest_sha256": self.manifest.sha256,
             },
@@ -112,7 +136,7 @@ class Runner:
         self._enter("loading", 0)
         for folder in (self.job.path, self.job.checkpoints, self.job.published):
             remove_leftovers(folder)
-        for name in ("need", "rows"):
+        for name in ("need", "rows", "evaluate", "scores"):
             (self.job.path / name).mkdir(exist_ok=True)
             remove_leftovers(self.job.path / name)
         ref = latest_checkpoint(self.job.checkpoints, manifest_sha256=self.manifest.sha256)
@@ -120,7 +144,7 @@ class Runner:
             self.events.append("started", {"step": 0})
             return 0
         self.session.load_state(ref.path).result()
-        if not self.events.has_step(ref.step):
+        if not self.events.has("step", ref.step):
             self.events.append("step", dict(ref.state["metrics"]))
         self.events.append("resumed", {"step": ref.step})
         self._publish(ref.step)
@@ -135,29 +159,56 @@ class Runner:
             write_json(self.job.need_file(step), write_record(need))
         started = time.monotonic()
         while not path.exists():
-            if self.stop.wait(POLL_S):
-                raise Stopped
-            if time.monotonic() - started > timeout_s:
-                raise DeadlineExceeded(
-                    f"no rollouts for step {step} within {timeout_s:g} s "
-                    "(budgets.rows_timeout_s in the manifest)"
-                )
+            self._wait(started, timeout_s, f"no rollouts for step {step}", "budgets.rows_timeout_s")
         self._enter("rows", step)
         rows = read_rows(path.read_text(encoding="utf-8"))
-        current = [row for row in rows if row.weight_version == need.weight_version]
+        allowed = need.versions(self.manifest.batch.max_staleness)
+        current = [row for row in rows if row.weight_version in allowed]
         if not current:
-            raise RowError(f"step {step}: none of {len(rows)} rows is of {need.weight_version}")
+            raise RowError(f"step {step}: none of {len(rows)} rows is of {' or '.join(allowed)}")
         if len(current) < len(rows):
             self.events.append("stale_rows", {"step": step, "dropped": len(rows) - len(current)})
         self._check_ids(current)
         return apply_filters(current, self.manifest.filters)
 
+    def _wait(self, started: float, timeout_s: float, what: str, field: str) -> None:
+        if self.stop.wait(POLL_S):
+            raise Stopped
+        if time.monotonic() - started > timeout_s:
+            raise DeadlineExceeded(f"{what} within {timeout_s:g} s ({field} in the manifest)")
+
+    def _evaluate(self, step: int) -> None:
+        """Asks for the held-out score of the weights of this step, where one is due.
+
+        The weights before the first step are measured too, as what the others are held against.
+        """
+        if not self._is_evaluated(step):
+            return
+        path, timeout_s = self.job.scores_file(step), self.manifest.evaluation.timeout_s
+        self._enter("evaluating", step, timeout_s)
+        if not path.exists():
+            next_need = self._need(step + 1)
+            need = EvaluationNeed(step, next_need.weight_version, next_need.adapter or "")
+            write_json(self.job.evaluate_file(step), write_record(need))
+        started = time.monotonic()
+        while not path.exists():
+            what = f"no held-out evaluation of step {step}"
+            self._wait(started, timeout_s, what, "evaluation.timeout_s")
+        if not self.events.has("evaluated", step):
+            self.events.append("evaluated", {**(read_json(path) or {}), "step": step})
+
+    def _best_step(self) -> int | None:
+        found = selection.best(
+            self.job.evaluations(), min_coverage=self.manifest.evaluation.min_coverage
+        )
+        return None if found is None else found.step
+
     def _need(self, step: int) -> Need:
         previous = step - 1
         adapter = self.manifest.model.initial_adapter
         if previous > 0:
-            adapter = str(self.job.published / _version_name(previous))
-        return Need(step=step, weight_version=_version_name(previous), adapter=adapter)
+            adapter = str(self.job.published / version_name(previous))
+        return Need(step=step, weight_version=version_name(previous), adapter=adapter)
 
     def _update(self, step: int, rows: list[Row]) -> Metrics:
         spec = self._objective(step)
@@ -179,7 +230,11 @@ class Runner:
                 rows, streams, spec, on_pack=self._between_packs
             ).result()
             self._enter("step", step)
-            optim = self.session.optim_step(adam).result()
+            try:
+                optim = self.session.optim_step(adam).result()
+            except NumericalError as error:
+                kept = self.job.rows_file(step)
+                raise NumericalError(f"{error}; the last batch is kept in {kept}") from error
             metrics = step_metrics(
                 rows=rows,
                 streams=streams,
@@ -188,7 +243,15 @@ class Runner:
                 passes=passes,
                 optim=optim,
             )
-        return {"step": step, **metrics, "rss_mb": rss_mb()}
+        newest = step - 1
+        ages = [newest - int(row.weight_version.removeprefix("v") or newest) for row in rows]
+        return {
+            "step": step,
+            **metrics,
+            **behaviour_metrics(rows, has_role_marker=self.has_role_marker),
+            "staleness_max": max(ages, default=0),
+            "rss_mb": rss_mb(),
+        }
 
     def _objective(self, step: int) -> ObjectiveSpec:
         schedule = self.manifest.lambda_schedule
@@ -204,27 +267,40 @@ class Runner:
             step=step,
             manifest_sha256=self.manifest.sha256,
             state={
-                "weight_version": _version_name(step),
+                "weight_version": version_name(step),
                 "metrics": metrics,
                 "schedule": write_record(self.manifest.optimiser.rate),
             },
             files=self.session.state_files(),
             keep=self.manifest.keeping.checkpoints,
+            best=self._best_step(),
         )
         # After the checkpoint: a crash in between repeats neither the step nor its event.
         self.events.append("step", metrics)
 
     def _publish(self, step: int) -> None:
         self._enter("publishing", step)
-        target = self.job.published / _version_name(step)
+        target = self.job.published / version_name(step)
         stored = self.job.checkpoints / step_name(step) / ADAPTER_FOLDER / WEIGHTS_FILE
         if target.exists() and sha256_of_file(target / WEIGHTS_FILE) == sha256_of_file(stored):
             return  # never rewritten under a sampler that may be reading it
+        self._forget_published(step)
         version = self.session.publish(self.job.published, step).result()
         self.events.append(
             "published",
             {"step": step, "weight_version": version.name, "sha256": version.sha256},
         )
+
+    def _forget_published(self, step: int) -> None:
+        """Adapters of older steps, apart from those that an evaluation may choose."""
+        for folder in sorted(self.job.published.glob("v*"))[: -self.manifest.keeping.checkpoints]:
+            older = int(folder.name.removeprefix("v"))
+            if older < step and not self._is_evaluated(older):
+                shutil.rmtree(folder)
+
+    def _is_evaluated(self, step: int) -> bool:
+        every = self.manifest.evaluation.every_steps
+        return every > 0 and (step % every == 0 or step == self.manifest.budgets.steps)
 
     def _enter(self, phase: str, step: int, timeout_s: float = SHORT_PHASE_S) -> None:
         if self.stop.is_set():
@@ -368,10 +444,6 @@ def _model_spec(manifest: Manifest) -> ModelSpec:
         is_checkpointed=manifest.execution.is_checkpointed,
         measures_entropy=manifest.execution.measures_entropy,
     )
-
-
-def _version_name(step: int) -> str:
-    return f"v{step:04d}"
 
 
 if __name__ == "__main__":
