@@ -15,6 +15,6 @@ def endpoint_of(model: ModelEndpoint, adapter_name: str = "", adapter_path: str 
     return Endpoint(
         base_url=f"http://127.0.0.1:{settings.MODEL_PORT}" if is_ours else model.base_url,
         model=adapter_name or model.model,
-        adapter_path=adapter_path,
+        adapter_path=adapter_path if adapter_name else model.adapter_path,
         api_key=decrypt(model.secret),
     )

@@ -21,6 +21,8 @@ class ModelEndpoint(models.Model):
     base_url = models.CharField(max_length=400, blank=True)
     """Without the `/v1`; empty for `local`: the address of this installation's model server."""
     model = models.CharField(max_length=200)
+    adapter_path = models.CharField(max_length=400, blank=True)
+    """Folder of the adapter that `model` names, for weights that were trained here."""
     supports_tools = models.BooleanField(null=True, blank=True)
     """Whether it can be offered functions to call; null: a run finds out and writes it here."""
     supports_schema = models.BooleanField(null=True, blank=True)
