@@ -1,8 +1,8 @@
 """Advantages: what a rollout's reward is worth beside the other attempts at the same task.
 
-Pure arithmetic in float64. A group without spread gives exactly 0 in every mode but `none`: a
-rounding residue over a tiny standard deviation would otherwise become a gradient (trl#3857).
-Rollouts without a score get None and never enter their group's statistics.
+Pure arithmetic in float64. A group without spread gives exactly 0 in every mode but `none` and
+`success`: a rounding residue over a tiny standard deviation would otherwise become a gradient
+(trl#3857). Rollouts without a score get None and never enter their group's statistics.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ def _of_group(scores: list[float], spec: AdvantageSpec) -> list[float]:
     n = len(scores)
     if spec.mode is AdvantageMode.NONE:
         return scores
+    if spec.mode is AdvantageMode.SUCCESS:
+        return [1.0 if score >= spec.success_reward else 0.0 for score in scores]
     if n == 1:
         if spec.group_of_one is GroupOfOne.ZERO:
             return [0.0]

@@ -23,10 +23,15 @@ class FilterSpec:
     min_correct_share: float | None = None
     correct_reward: float = 0.5
     """A rollout counts as correct from this reward on."""
+    volatile_spans: bool = False
+    """Take times, process ids, hashes and the like out of the environment term
+    (`training.volatile`)."""
+    volatile_patterns: tuple[str, ...] = ()
+    """Further regular expressions for such spans."""
 
     @property
     def is_active(self) -> bool:
-        """Whether anything is filtered at all."""
+        """Whether any rollout is filtered at all; tokens are another matter."""
         return (
             self.min_valid_tool_call_share is not None
             or self.min_parse_clean_share is not None

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from training.head import token_logprobs
 from training.losses import RowStream
-from training.types import ObjectiveSpec, PolicyLoss
+from training.types import KlKind, ObjectiveSpec, PolicyLoss
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,8 @@ class PolicyTargets:
     advantages_N: Tensor
     old_logprobs_N: Tensor
     """nan where the current policy is the sampler."""
+    reference_N: Tensor
+    """nan where there is no KL loss."""
 
     def part(self, start: int, stop: int) -> PolicyTargets:
         """Targets start to stop."""
@@ -36,6 +38,7 @@ class PolicyTargets:
             self.weights_N[start:stop],
             self.advantages_N[start:stop],
             self.old_logprobs_N[start:stop],
+            self.reference_N[start:stop],
         )
 
 
@@ -58,27 +61,32 @@ def policy_targets(
     weights: list[float] = []
     advantages: list[float] = []
     old: list[float] = []
+    reference: list[float] = []
     for stream in streams:
         n = len(stream.rl_targets)
         if n == 0 or stream.advantage is None:
             continue
-        weights.extend([stream.rl_weight] * n)
+        weights.extend(stream.rl_weights)
         advantages.extend([stream.advantage] * n)
-        old.extend([float("nan")] * n if stream.rl_old_logprobs is None else stream.rl_old_logprobs)
+        old.extend(_or_nan(stream.rl_old_logprobs, n))
+        reference.extend(_or_nan(stream.rl_reference, n))
     return PolicyTargets(
         torch.tensor(weights, dtype=dtype, device=device),
         torch.tensor(advantages, dtype=dtype, device=device),
         torch.tensor(old, dtype=dtype, device=device),
+        torch.tensor(reference, dtype=dtype, device=device),
     )
+
+
+def _or_nan(values: Sequence[float] | None, n: int) -> Sequence[float]:
+    return [float("nan")] * n if values is None else values
 
 
 def env_weights(
     streams: Sequence[RowStream], *, dtype: torch.dtype, device: torch.device | None = None
 ) -> Tensor:
     """Weights of the environment stream of some rows, lambda included."""
-    weights: list[float] = []
-    for stream in streams:
-        weights.extend([stream.env_weight] * len(stream.env_targets))
+    weights = [weight for stream in streams for weight in stream.env_weights]
     return torch.tensor(weights, dtype=dtype, device=device)
 
 
@@ -101,6 +109,17 @@ def policy_loss(logprobs_N: Tensor, targets: PolicyTargets, spec: ObjectiveSpec)
             gain_N = ratio_N.detach().clamp(max=spec.importance_cap) * logprobs_N * adv_N
         case PolicyLoss.CISPO:
             gain_N = ratio_N.detach().clamp(low, high) * logprobs_N * adv_N
+        case PolicyLoss.DPPO:
+            moved_N = (logprobs_N.exp() - old_N.exp()).detach()
+            is_masked_N = torch.where(adv_N > 0, moved_N > spec.dppo_high, moved_N < -spec.dppo_low)
+            gain_N = torch.where(is_masked_N, 0.0, ratio_N * adv_N)
+    if spec.kl_coef != 0.0 and spec.kl_kind is KlKind.K3:
+        log_r_N = targets.reference_N - logprobs_N
+        kl_N = torch.exp(log_r_N) - 1.0 - log_r_N
+        # The ratio makes the estimate, and with it the gradient, that of the current policy.
+        gain_N = gain_N - spec.kl_coef * ratio_N * kl_N
+    if spec.log_ratio_penalty != 0.0:
+        gain_N = gain_N - spec.log_ratio_penalty * (logprobs_N - old_N).square()
     return -(targets.weights_N * gain_N).sum()
 
 

@@ -108,6 +108,13 @@ class ChatTokenizer:
         text: str = self._special.decode(list(ids), skip_special_tokens=skip_special)
         return text
 
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The text of each id by itself; half of a character becomes the replacement character."""
+        texts: list[str] = self._special.decode_batch(
+            [[token] for token in ids], skip_special_tokens=False
+        )
+        return texts
+
     def render(
         self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True
     ) -> str:

@@ -7,6 +7,7 @@ normalisation beside it (ECHO, arXiv 2605.24517, sections 3 and 4).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -92,7 +93,34 @@ class PolicyLoss(StrEnum):
     TRUNCATED_IMPORTANCE = "truncated_importance"
     """-min(r, cap) A log p, the weight without gradient."""
     CISPO = "cispo"
-    """-clip(r) A log p, the weight without gradient."""
+    """-clip(r) A log p, the weight without gradient: every token keeps a gradient."""
+    DPPO = "dppo"
+    """-r A, but nothing where the probability itself has already moved beyond the mask in the
+    direction that A pushes (arXiv 2602.04879, as prime-rl computes it)."""
+
+
+class KlKind(StrEnum):
+    """How the distance to a reference policy is estimated, per action token; r = p_ref / p."""
+
+    K1 = "k1"
+    """-log r of what was sampled, taken off the reward: as a loss its gradient has mean zero."""
+    K3 = "k3"
+    """r - 1 - log r as a loss, with the importance ratio to the sampler."""
+
+
+class MismatchCorrection(StrEnum):
+    """What is done where sampler and trainer differ although their weights are the same.
+
+    Needs the trainer's own log-probs of the beginning of the step beside the sampler's.
+    """
+
+    NONE = "none"
+    """The policy ratio is taken to the sampler itself."""
+    TRUNCATE = "truncate"
+    """Ratio to the trainer's own; tokens weighted by min(own / sampler's, cap)."""
+    SEQUENCE_MASK = "sequence_mask"
+    """Ratio to the trainer's own; rows whose product of own / sampler's exceeds the cap or falls
+    below its inverse are left out."""
 
 
 class AdvantageMode(StrEnum):
@@ -108,6 +136,9 @@ class AdvantageMode(StrEnum):
     """Reward minus the mean of the others."""
     NONE = "none"
     """The reward itself."""
+    SUCCESS = "success"
+    """1 from the success threshold on, else 0. With `reinforce` this is supervised training on
+    successes, averaged over these."""
 
 
 class GroupOfOne(StrEnum):
@@ -160,6 +191,13 @@ class Row:
     quality: TurnCounts | None = None
     trains_env: bool = True
     """False: a quality filter cleared the environment term of this row."""
+    untrained: tuple[int, ...] = ()
+    """Tokens (indices, ascending) that a token filter took out of the environment term; they count
+    in the length of the observation as warnings do."""
+    trainer_logprobs: tuple[float, ...] | None = None
+    """The trainer's own at the beginning of the step, per token; for the mismatch correction."""
+    reference_logprobs: tuple[float, ...] | None = None
+    """The reference policy's, per token; for the KL term."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +207,8 @@ class AdvantageSpec:
     mode: AdvantageMode = AdvantageMode.CENTRE
     eps: float = 1e-6
     group_of_one: GroupOfOne = GroupOfOne.ZERO
+    success_reward: float = 1.0
+    """A rollout is a success from this reward on (mode `success`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +221,9 @@ class ObjectiveSpec:
     env_eps: float = 0.0
     """Above 0: denominators are n + eps instead of max(n, 1), as in the reference trainer."""
     env_target: EnvTarget = EnvTarget.ENV_ONLY
+    lambda_roles: Mapping[str, float] = field(default_factory=dict)
+    """Multiples of lambda by token kind (`env_output`, `warning`). A kind that is not named has 1
+    where `env_target` selects it, else 0; a kind at 0 is no target and leaves the counts."""
     max_env_tokens_per_observation: int | None = None
     """At most the first k targets of each observation; denominators keep the whole observation."""
     env_temperature: float = 1.0
@@ -190,6 +233,16 @@ class ObjectiveSpec:
     clip_low: float = 0.2
     clip_high: float = 0.28
     importance_cap: float = 2.0
+    """Of truncated importance sampling, both as a loss and as a mismatch correction."""
+    dppo_low: float = 0.2
+    dppo_high: float = 0.2
+    """Differences of probabilities, 0 to 1, beyond which `dppo` masks."""
+    mismatch: MismatchCorrection = MismatchCorrection.NONE
+    kl_coef: float = 0.0
+    """Of the distance to the reference policy; 0 means that it is not computed."""
+    kl_kind: KlKind = KlKind.K3
+    log_ratio_penalty: float = 0.0
+    """Times (log r)^2 to the sampler, per action token (1e-3 in prime-rl)."""
     use_rl: bool = True
     max_seq_len: int | None = None
     cut: int | None = None

@@ -216,8 +216,8 @@ def test_a_rollout_of_two_rows_counts_once() -> None:
     streams = build_streams(rows, ObjectiveSpec(lambda_env=1.0))
     assert streams.batch_size == 2
     assert [stream.advantage for stream in streams.rows] == [0.5, 0.5, -0.5]
-    assert streams.rows[0].env_weight == pytest.approx(1 / (2 * 3))
-    assert streams.rows[1].rl_weight == pytest.approx(1 / (2 * 2))
+    assert streams.rows[0].env_weights == pytest.approx([1 / (2 * 3)] * 2)
+    assert streams.rows[1].rl_weights == pytest.approx([1 / (2 * 2)])
 
 
 @pytest.mark.parametrize(
