@@ -87,7 +87,9 @@ class TrainingJob(models.Model):
     estimate = models.JSONField(default=dict)
     """`training.estimate.Estimate` as JSON, made before it was queued."""
     device_s = models.FloatField(default=0.0)
-    """Seconds that it has held a device, of attempts that have ended."""
+    """Seconds that it has held devices which it has given back."""
+    device_since = models.DateTimeField(null=True)
+    """Since when it holds the one that it has."""
 
     # --- what a job of its own trains on ----------------------------------------------------
     settings = models.JSONField(default=dict)
