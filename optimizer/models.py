@@ -113,6 +113,8 @@ class Search(models.Model):
     )
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
+    resumed_at = models.DateTimeField(null=True)
+    """When a person last let it go on; a run that came to nothing before is asked for again."""
     ended_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -257,7 +259,9 @@ class Candidate(models.Model):
     edits = models.JSONField(default=list)
     """Hashes of the edits on top of the seed."""
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.SCREENING)
-    parent = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="children")
+    parent = models.ForeignKey(
+        "self", null=True, on_delete=models.SET_NULL, related_name="children"
+    )
     relation = models.CharField(max_length=16, blank=True)
     """mutate, merge, prune or model swap."""
     rollouts = models.PositiveIntegerField(default=0)

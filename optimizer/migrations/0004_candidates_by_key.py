@@ -4,37 +4,42 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('optimizer', '0003_proposal_request'),
+        ("optimizer", "0003_proposal_request"),
     ]
 
     operations = [
         migrations.RemoveConstraint(
-            model_name='candidate',
-            name='candidate_once_in_search',
+            model_name="candidate",
+            name="candidate_once_in_search",
         ),
         migrations.AddField(
-            model_name='candidate',
-            name='estimate',
+            model_name="candidate",
+            name="estimate",
             field=models.FloatField(null=True),
         ),
         migrations.AddField(
-            model_name='candidate',
-            name='key',
+            model_name="candidate",
+            name="key",
             field=models.CharField(blank=True, max_length=64),
         ),
         migrations.AddField(
-            model_name='candidate',
-            name='twin',
+            model_name="candidate",
+            name="twin",
             field=models.PositiveSmallIntegerField(default=0),
         ),
         migrations.AddConstraint(
-            model_name='candidate',
-            constraint=models.UniqueConstraint(fields=('search', 'harness', 'twin'), name='candidate_once_in_search'),
+            model_name="candidate",
+            constraint=models.UniqueConstraint(
+                fields=("search", "harness", "twin"), name="candidate_once_in_search"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='candidate',
-            constraint=models.UniqueConstraint(condition=models.Q(('key', ''), _negated=True), fields=('search', 'key'), name='candidate_key_in_search'),
+            model_name="candidate",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("key", ""), _negated=True),
+                fields=("search", "key"),
+                name="candidate_key_in_search",
+            ),
         ),
     ]

@@ -1,9 +1,11 @@
 """Spending by role over the ledger in the database: several units and scopes at once, all or none.
 
 A scope (a search, a phase of one, a climb) has an account for each unit that is capped; a unit
-without an account is not capped. What is spent in a part of a scope is booked on both. Amounts are whole numbers of rollouts, tokens, micro dollars or
-milliseconds. What is reserved is an upper bound. Where the true amount turns out larger, which only
-an estimate of tokens, money or time can do, it is counted all the same: it is spent.
+without an account is not capped. What is spent in a part of a scope is booked on both. Amounts are
+whole numbers of rollouts, tokens, micro dollars or milliseconds.
+
+What is reserved is an upper bound. Where the true amount turns out larger, which only an estimate
+of tokens, money or time can do, it is counted all the same: it is spent.
 """
 
 from __future__ import annotations

@@ -11,15 +11,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-ENGINES = ("factorial", "race", "bootstrap", "gepa")
-PROPOSERS: Mapping[str, str] = {
-    "offline": "Offline operators: demonstrations, instructions, skills, sampling; no model needed",
-    "reflection": "Reflection: a model reads failed and passed traces and proposes edits",
-    "handed_in": "Handed in: a person or an agent answers each round",
-}
+from optimizer.engines import registry
+
 MIN_PAIRS = 8
 """Eight straight wins are the shortest way to a certificate at α = .05."""
 RETRY_SHARE = 0.05
+"""Of all rollouts, for repeats after infrastructure errors."""
+PREFLIGHT_ROLLOUTS = 2
+"""Of the seed, to have something to grade; one that can be scored is enough."""
 
 
 @dataclass(frozen=True)
@@ -48,22 +47,30 @@ class BudgetSettings:
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """What a search does; every figure is a number of rollouts, tasks or pairs unless it says so."""
+    """What a search does; a figure is a number of rollouts, tasks or pairs unless it says so."""
 
     engine: str = "factorial"
     engine_settings: dict[str, Any] = field(default_factory=dict)
     """Of the engine's constructor."""
     proposers: tuple[str, ...] = ("offline",)
-    """Names of PROPOSERS, or of single offline operators."""
+    """`offline` for all operators that need no model, single ones of them, or those of
+    `orchestrator.proposing`: see `proposers.KNOWN`.
+    """
     proposer_settings: dict[str, Any] = field(default_factory=dict)
-    """By proposer: numbers of demonstrations and the like."""
+    """By proposer; of `offline` numbers of edits, of the others fields of `proposing.terms`."""
     proposer_model: int | None = None
-    """Id of the model endpoint that reflects."""
+    """Id of the model endpoint that reflects; None: the search's own model does."""
+    propose_every: int = 8
+    """Rounds of the engine in which proposers are asked: the first, then every so many. In the
+    others what is known is tried on.
+    """
     protected: tuple[str, ...] = ()
     """Components that no edit may touch."""
     budget: BudgetSettings = field(default_factory=BudgetSettings)
     certify_pairs: int = 60
     """At most, all certificates together; each costs two rollouts."""
+    certify_batch: int = 12
+    """Pairs that are run before the test is looked at again."""
     max_certificates: int = 1
     twin_pairs: int = 0
     """Of the A/A twin, the seed against itself; 0: the noise floor is not measured."""
@@ -85,17 +92,23 @@ class SearchSettings:
     """Of a climb: nobody approves, the climb reads the sealed test, a spent budget ends it."""
 
     def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise ValueError(f"engine is one of {', '.join(ENGINES)}, not {self.engine!r}.")
+        if self.engine not in registry.ENGINES:
+            known = ", ".join(registry.ENGINES)
+            raise ValueError(f"engine is one of {known}, not {self.engine!r}.")
         if not self.proposers:
             raise ValueError("proposers: name at least one.")
-        if "reflection" in self.proposers and self.proposer_model is None:
-            raise ValueError("proposer_model: reflection needs a model that reads the traces.")
         if not 0.0 < self.alpha < 1.0:
             raise ValueError(f"alpha is between 0 and 1, not {self.alpha}.")
         if not 0.0 <= self.margin < 1.0:
             raise ValueError(f"margin is from 0 to below 1, not {self.margin}.")
-        for name in ("certify_pairs", "max_certificates", "test_replicates", "concurrency"):
+        for name in (
+            "certify_pairs",
+            "certify_batch",
+            "max_certificates",
+            "test_replicates",
+            "concurrency",
+            "propose_every",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is at least 1, not {getattr(self, name)}.")
         if self.twin_pairs < 0 or self.cost_weight < 0:
@@ -129,13 +142,16 @@ class Shares:
     """How the rollouts are divided. The sum is the cap."""
 
     search: int
-    """Preflight, evidence and the engine."""
+    """Preflight, evidence, the A/A twin and the engine."""
     certify: int
-    """Certificates and the A/A twin."""
     test: int
     """Both sides of the sealed test."""
     retry: int
     """Repeats after infrastructure errors."""
+
+    def engine(self, settings: SearchSettings) -> int:
+        """What a search may plan with: the preflight comes first."""
+        return self.search - (0 if settings.is_part else PREFLIGHT_ROLLOUTS)
 
     @property
     def total(self) -> int:
@@ -145,7 +161,7 @@ class Shares:
 def shares_of(settings: SearchSettings, *, test_tasks: int) -> Shares:
     """May leave nothing, or less, for the search: see `problems_of`."""
     total = settings.budget.rollouts
-    certify = 2 * (settings.certify_pairs + settings.twin_pairs)
+    certify = 2 * settings.certify_pairs
     test = 2 * test_tasks * settings.test_replicates if settings.test else 0
     retry = max(1, round(RETRY_SHARE * total))
     return Shares(total - certify - test - retry, certify, test, retry)

@@ -1,0 +1,146 @@
+"""From rollouts to what engines look at, and back: the one place where both are matched.
+
+A candidate is a set of edits; a rollout knows a harness. Two sets that make the same harness are
+told apart by `Candidate.twin`, which moves their replicates out of each other's way, so that every
+row has a rollout of its own behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from optimizer.edits import Edit, apply_edit
+from optimizer.engines import contract
+from optimizer.engines.contract import Request, Row
+from optimizer.errors import EditInvalid
+from optimizer.harness import Harness
+from optimizer.models import Candidate, HarnessVersion, Search
+from optimizer.store import load_harness, store_harness
+from orchestrator.environments.models import Task
+from orchestrator.grading.policies import rewards
+from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout, RolloutState
+from orchestrator.runs.services import PlannedRollout
+from orchestrator.searches.learning import WHOLE, left_out_of
+
+NEVER_RAN = "run_failed"
+"""Cause of a rollout whose run could not begin: it is asked for again when the search goes on."""
+TWIN_STEP = 10_000_000
+"""Above every replicate that an engine or the A/A twin asks for."""
+STATUS = {
+    contract.Phase.RACE: Candidate.Status.RACING,
+    contract.Phase.CERTIFY: Candidate.Status.RACING,
+}
+
+
+def rollouts_of(search: Search) -> list[Rollout]:
+    """Those that count, in the order of their runs; of a repeat the newest attempt."""
+    found: dict[tuple[int, int, int], Rollout] = {}
+    query = (
+        Rollout.objects.filter(run__search_run__search=search)
+        .exclude(run__search_run__phase__in=WHOLE)
+        .exclude(state__in=(*OPEN_ROLLOUT_STATES, RolloutState.CANCELLED))
+        .exclude(cause=NEVER_RAN)
+        .select_related("task", "run__rubric_version", "run__search_run")
+        .prefetch_related("verdicts")
+        .order_by("run_id", "id")
+    )
+    for rollout in query:
+        found[rollout.harness_id, rollout.task_id, rollout.replicate] = rollout
+    return list(found.values())
+
+
+def rows_of(search: Search, rollouts: Sequence[Rollout] | None = None) -> list[Row]:
+    keys = {
+        (harness_id, twin): key
+        for harness_id, twin, key in search.candidates.values_list("harness_id", "twin", "key")
+    }
+    rollouts = rollouts_of(search) if rollouts is None else rollouts
+    left_out = left_out_of(search)
+    scores = rewards(rollouts, left_out)
+    return [
+        Row(
+            candidate=keys[rollout.harness_id, rollout.replicate // TWIN_STEP],
+            task=rollout.task.key,
+            replicate=rollout.replicate % TWIN_STEP,
+            score=scores[rollout.pk],
+            criteria={
+                verdict.criterion: verdict.value
+                for verdict in rollout.verdicts.all()
+                if verdict.value is not None and verdict.criterion not in left_out
+            },
+            cost_usd=rollout.cost_usd,
+            tokens=rollout.tokens_in + rollout.tokens_out,
+            latency_s=rollout.latency_s,
+            phase=rollout.run.search_run.phase,
+        )
+        for rollout in rollouts
+    ]
+
+
+def planned(search: Search, requests: Sequence[Request]) -> list[PlannedRollout]:
+    """The rollouts of these requests; their candidates and harnesses are stored. Needs a
+    transaction.
+    """
+    candidates = stored_candidates(search, requests)
+    tasks = {
+        task.key: task
+        for task in Task.objects.filter(
+            version_id=search.environment_version_id, key__in={r.task for r in requests}
+        )
+    }
+    plan = []
+    for request in requests:
+        candidate = candidates[request.candidate.key]
+        replicate = request.replicate + TWIN_STEP * candidate.twin
+        plan.append(PlannedRollout(candidate.harness_id, tasks[request.task], replicate))
+    return plan
+
+
+def stored_candidates(search: Search, requests: Iterable[Request]) -> Mapping[str, Candidate]:
+    by_key = {request.candidate.key: request for request in requests}
+    seed: Harness | None = None
+    found = {row.key: row for row in search.candidates.filter(key__in=by_key)}
+    for key, request in by_key.items():
+        if key not in found:
+            seed = seed or load_harness(search.seed_harness)
+            found[key] = store_candidate(search, request.candidate, seed)
+        status = STATUS.get(request.phase)
+        if status is not None and found[key].status == Candidate.Status.SCREENING:
+            Candidate.objects.filter(pk=found[key].pk).update(status=status)
+    return found
+
+
+def store_candidate(
+    search: Search, candidate: contract.Candidate, seed: Harness | None = None
+) -> Candidate:
+    known = search.candidates.filter(key=candidate.key).first()
+    if known is not None:
+        return known
+    if seed is None:
+        seed = load_harness(search.seed_harness)
+    version = harness_of(search, candidate, seed)
+    # The demonstrations and texts of a candidate come in one order for ever: that of its edits.
+    return Candidate.objects.create(
+        search=search,
+        harness=version,
+        key=candidate.key,
+        twin=search.candidates.filter(harness=version).count(),
+        edits=[edit.sha256 for edit in candidate.edits],
+    )
+
+
+def harness_of(search: Search, candidate: contract.Candidate, seed: Harness) -> HarnessVersion:
+    return store_harness(project_id=search.project_id, harness=built(seed, candidate.edits))
+
+
+def built(seed: Harness, edits: Sequence[Edit]) -> Harness:
+    """The seed with the edits, whole bodies first. One that another has made impossible (its
+    anchor is gone) is left out: each of them was possible on the seed alone.
+    """
+    harness = seed
+    for edit in sorted(edits, key=lambda e: not (e.op == "set" and not e.anchor)):
+        try:
+            harness = apply_edit(harness, edit)
+        except EditInvalid:
+            continue
+    return harness
