@@ -70,6 +70,7 @@ INSTALLED_APPS = [
     "orchestrator.environments",
     "orchestrator.agents",
     "orchestrator.runs",
+    "orchestrator.proposing",
     "orchestrator.searches",
     "orchestrator.climbs",
     "orchestrator.tryouts",
