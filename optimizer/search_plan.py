@@ -11,8 +11,9 @@ missing and ends as an uninterrupted one. `search(plan, server)` is the same at 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -36,6 +37,7 @@ from optimizer.engines.contract import (
 )
 from optimizer.engines.replay import MissingEdits, MissingRollouts, ReplayServer
 from optimizer.errors import SearchInvalid
+from optimizer.model_choice import ModelChoice, ModelPlan, choose
 from optimizer.seeds import derive
 from optimizer.statistics import Pair, Verdict, compare
 from optimizer.tasks import TaskRef, passes
@@ -66,6 +68,17 @@ class SearchPlan:
     to_the_end: bool = False
     safety: tuple[str, ...] = ()
     margin: float = 0.0
+    """Of the certificate; above 0 it says "not worse by so much" instead of "better"."""
+    models: tuple[Edit, ...] = ()
+    """Other models to choose among for the winner; each edit sets the model."""
+    model_margin: float = 0.05
+    """δ, by how much a cheaper model may be worse."""
+    model_rollouts: int = 0
+    """On train tasks, to find the models worth a test."""
+    model_pairs: int = 0
+    """On select tasks, all tests together."""
+    cost_weight: float = 0.0
+    """λ: score (0 to 1) that a dollar per rollout is worth."""
 
     def __post_init__(self) -> None:
         if {task.key for task in self.train} & {task.key for task in self.select}:
@@ -78,6 +91,8 @@ class SearchPlan:
                 f"{self.twin_pairs} twin pairs"
             )
         self.certify_plan()
+        if self.models:
+            self.model_plan()
         registry.create(self.engine, self.engine_settings)
 
     @property
@@ -87,7 +102,26 @@ class SearchPlan:
     @property
     def max_rollouts(self) -> int:
         """No search asks for more."""
-        return self.search_rollouts + 2 * self.certify_pairs
+        models = self.model_rollouts + 2 * self.model_pairs if self.models else 0
+        return self.search_rollouts + 2 * self.certify_pairs + models
+
+    def model_plan(self) -> ModelPlan:
+        """Raises SearchInvalid."""
+        tests = replace(
+            self.certify_plan(),
+            pairs=self.model_pairs,
+            margin=self.model_margin,
+            max_certificates=max(2, len(self.models)),
+            to_the_end=False,
+        )
+        return ModelPlan(
+            models=self.models,
+            train=self.train,
+            rollouts=self.model_rollouts,
+            certify=tests,
+            cost_weight=self.cost_weight,
+            seed=self.seed,
+        )
 
     def certify_plan(self) -> CertifyPlan:
         return CertifyPlan(
@@ -131,6 +165,8 @@ class Finished:
     buried: tuple[Buried, ...] = ()
     certificates: tuple[Certificate, ...] = ()
     noise: Noise | None = None
+    model_choice: ModelChoice | None = None
+    """Which model the shipped harness should run on; None where it was not asked for."""
 
     @property
     def certificate(self) -> Certificate | None:
@@ -209,12 +245,27 @@ def search(plan: SearchPlan, server: Server) -> Finished:
     found = engine.run(task, server)
     certificates = _certificates(plan, found, server)
     if not certificates:
-        return _finished(found, Verdict.INDECISIVE, found.reason, SEED, (), noise)
+        nothing = _finished(found, Verdict.INDECISIVE, found.reason, SEED, (), noise)
+        return _with_model(plan, nothing, server) if found.is_measured else nothing
     last = certificates[-1]
     chosen = last if last.test.verdict is Verdict.IMPROVED else certificates[0]
-    return _finished(
+    finished = _finished(
         found, chosen.test.verdict, chosen.sentence, chosen.candidate, tuple(certificates), noise
     )
+    return _with_model(plan, finished, server)
+
+
+def _with_model(plan: SearchPlan, finished: Finished, server: Server) -> Finished:
+    """The same with the choice of a model for what is shipped."""
+    if not plan.models:
+        return finished
+    used: Counter[tuple[str, str]] = Counter()
+    for certificate in finished.certificates:
+        for key in {pair.task for pair in certificate.pairs}:
+            for side in (SEED.key, certificate.candidate.key):
+                used[side, key] += sum(pair.task == key for pair in certificate.pairs)
+    choice = choose(plan.model_plan(), finished.shipped, server, used)
+    return replace(finished, model_choice=choice)
 
 
 def _certificates(plan: SearchPlan, found: Found, server: Server) -> list[Certificate]:

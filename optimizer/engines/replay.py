@@ -14,8 +14,12 @@ from optimizer.engines.contract import Ask, Doing, Request, Row
 from optimizer.errors import BudgetSpent, SearchInvalid
 
 
-class Missing(Exception):
-    """The engine cannot go on before something exists."""
+class Missing(BaseException):
+    """The engine cannot go on before something exists.
+
+    Not an Exception: an engine may be somebody else's program, which takes those for a fault of one
+    rollout and goes on.
+    """
 
 
 class MissingRollouts(Missing):

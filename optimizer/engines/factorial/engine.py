@@ -178,7 +178,7 @@ class _Screening:
             requests: list[Request] = []
             whose: list[Bundle] = []
             for bundle in bundles:
-                n = min(self.settings.tasks_per_block, self._left_to_screen() - len(requests))
+                n = min(self.settings.tasks_per_block, self._left_to_screen())
                 for task in self._tasks(n, bundle):
                     requests.append(self._request(Phase.SCREEN, bundle, task))
                     whose.append(bundle)

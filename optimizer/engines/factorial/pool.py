@@ -68,7 +68,7 @@ class Pool:
 
     @cached_property
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        factor = {i: number for number, members in enumerate(self.factors) for i in members}
+        factor = self._factor_of
         return tuple((i, j) for i, j in combinations(self.leaders, 2) if factor[i] != factor[j])
 
     @cached_property
@@ -126,50 +126,45 @@ class Pool:
 
     def _best_others(self, theta: Sequence[float], may: set[int]) -> list[int]:
         step_at = {size: theta[self.size_column(k)] for k, size in enumerate(self.sizes)}
+        free = self._free_levels(theta, may)
         best: list[int] = []
         best_value = 0.0
-        for chosen, taken in self._subsets_of_leaders(may):
+        for chosen, blocked in self._subsets_of_leaders(may):
             value = sum(theta[1 + i] for i in chosen)
-            value += sum(
-                theta[column]
-                for (i, j), column in self._pair_column.items()
-                if i in taken and j in taken
-            )
+            value += sum(theta[self._pair_column[p]] for p in combinations(chosen, 2))
             value += sum(step for size, step in step_at.items() if size <= len(chosen))
-            bundle = list(chosen)
+            added: list[int] = []
             if value > best_value:
-                best, best_value = list(bundle), value
-            for gain, i in self._free_levels(theta, may, taken):
-                bundle.append(i)
-                value += gain + step_at.get(len(bundle), 0.0)
+                best, best_value = list(chosen), value
+            for gain, i, factor in free:
+                if factor in blocked:
+                    continue
+                added.append(i)
+                value += gain + step_at.get(len(chosen) + len(added), 0.0)
                 if value > best_value:
-                    best, best_value = list(bundle), value
+                    best, best_value = [*chosen, *added], value
         return best
 
     def _subsets_of_leaders(self, may: set[int]) -> Iterator[tuple[tuple[int, ...], set[int]]]:
+        """Each with the factors that it occupies; no two levels of one factor."""
         leaders = [i for i in self.leaders if i in may]
-        exclusive = {
-            (i, j)
-            for members in self.factors
-            for i, j in combinations(members, 2)
-            if i in leaders and j in leaders
-        }
         for size in range(len(leaders) + 1):
             for chosen in combinations(leaders, size):
-                if not any(i in chosen and j in chosen for i, j in exclusive):
-                    yield chosen, set(chosen)
+                factors = {self._factor_of[i] for i in chosen}
+                if len(factors) == size:
+                    yield chosen, factors
 
-    def _free_levels(
-        self, theta: Sequence[float], may: set[int], taken: set[int]
-    ) -> list[tuple[float, int]]:
-        """The best level of each factor without a leader in it that is on, best first."""
-        found = []
+    @cached_property
+    def _factor_of(self) -> dict[int, int]:
+        return {i: number for number, members in enumerate(self.factors) for i in members}
+
+    def _free_levels(self, theta: Sequence[float], may: set[int]) -> list[tuple[float, int, int]]:
+        """The best level of each factor that is no leader, with its gain and factor, best first."""
         leaders = set(self.leaders)
-        for members in self.factors:
-            if not taken.isdisjoint(members):
-                continue
-            levels = [(theta[1 + i], -i) for i in members if i in may and i not in leaders]
+        found = []
+        for number, members in enumerate(self.factors):
+            levels = [(-theta[1 + i], i) for i in members if i in may and i not in leaders]
             if levels:
-                gain, i = max(levels)
-                found.append((gain, -i))
+                cost, i = min(levels)
+                found.append((-cost, i, number))
         return sorted(found, key=lambda item: (-item[0], item[1]))
