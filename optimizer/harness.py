@@ -4,7 +4,7 @@
     instructions.md           the system prompt
     demonstrations.jsonl      {"id", "messages": [{"role", "content"}], "source"} per line
     skills/<name>/SKILL.md    and references/, scripts/, assets/, evals/ beside it
-    tools.json                descriptions of tools
+    tools.json                descriptions of tools and of their parameters
 
 A harness is a value. Its components are texts under file paths in one canonical form, so equal
 harnesses have equal texts, and its address is the SHA-256 of the map from path to the SHA-256 of
@@ -25,6 +25,7 @@ from difflib import unified_diff
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from optimizer.canonical import read_json, unix_lines, unstorable
 from optimizer.configuration import CONFIG as CONFIG
 from optimizer.configuration import Limits as Limits
 from optimizer.configuration import Pick as Pick
@@ -32,16 +33,24 @@ from optimizer.configuration import Picking as Picking
 from optimizer.configuration import Sampling as Sampling
 from optimizer.configuration import config_text, parse_config
 from optimizer.errors import HarnessInvalid
+from optimizer.nearest import nearest
+from optimizer.paragraphs import unmarked
 from optimizer.skills import Skill, parse_skill
+from optimizer.tools import TOOLS as TOOLS
+from optimizer.tools import parse_tools, tools_text
 
 INSTRUCTIONS = "instructions.md"
 DEMONSTRATIONS = "demonstrations.jsonl"
-TOOLS = "tools.json"
 SKILL_FILE = re.compile(r"skills/([^/]+)/SKILL\.md")
-SKILL_EXTRA = re.compile(r"skills/([^/]+)/(references|scripts|assets|evals)/[^/]+")
+SKILL_EXTRA = re.compile(
+    r"skills/([^/]+)/(references/[^/]+|(scripts|assets|evals)/[^/]+(/[^/]+){0,2})"
+)
+"""References are one level deep: what is told when depends on one file naming another."""
 ACTIONS = "{actions}"
 """Stands in the instructions for the description of the environment's actions."""
 ROLES = ("system", "user", "assistant", "tool")
+LOADING = "Skills (load one by name when it fits):"
+"""Stands above the skills where nothing else says how to load one."""
 MAX_FILE_BYTES = 1_000_000
 MAX_FILES = 500
 
@@ -55,6 +64,11 @@ class Demonstration:
     """Whole turns, beginning with the task as `user`."""
     source: str = ""
     """Where it came from, for instance the key of a train task."""
+
+    @property
+    def task(self) -> str:
+        """What it solves: the first thing that the user says."""
+        return next((m["content"] for m in self.messages if m["role"] == "user"), "")
 
     def line(self) -> str:
         record = {"id": self.id, "messages": list(self.messages), "source": self.source}
@@ -86,7 +100,7 @@ class Harness:
         if self.demonstrations:
             texts[DEMONSTRATIONS] = "".join(f"{item.line()}\n" for item in self.demonstrations)
         if self.tools:
-            texts[TOOLS] = json.dumps(list(self.tools), ensure_ascii=False, indent=1) + "\n"
+            texts[TOOLS] = tools_text(self.tools)
         texts |= {f"skills/{skill.name}/SKILL.md": skill.text() for skill in self.skills}
         return dict(sorted(texts.items()))
 
@@ -99,27 +113,48 @@ class Harness:
     def short(self) -> str:
         return f"h_{self.sha256[:8]}"
 
-    def messages(self, task: str, *, actions: str = "") -> list[Message]:
+    def messages(
+        self,
+        task: str,
+        *,
+        actions: str = "",
+        loading: str = LOADING,
+        prompt: str | None = None,
+        key: str = "",
+    ) -> list[Message]:
         """What the model is told first: system, demonstrations as turns, then the task.
 
-        Skills are disclosed by name and description; a body is loaded when the agent asks for it.
-        `actions` says how to write an action; it stands where the instructions have `{actions}`,
-        else after them.
+        Skills are disclosed by name and description; a body is loaded when the agent asks for it,
+        and `loading` says how. `actions` says how to write an action; it stands where the
+        instructions have `{actions}`, else after them. `prompt` and `key` are the task's own, for
+        the choice of demonstrations; `task` may say more.
         """
-        instructions = self.instructions.strip()
+        instructions = unmarked(self.instructions).strip()
         if ACTIONS in instructions:
             instructions, actions = instructions.replace(ACTIONS, actions).strip(), ""
-        system = "\n\n".join(part for part in (instructions, actions, self._catalogue()) if part)
+        catalogue = self._catalogue(loading)
+        system = "\n\n".join(part for part in (instructions, actions, catalogue) if part)
         told = [{"role": "system", "content": system}] if system else []
-        for demonstration in self.demonstrations:
+        for demonstration in self.demonstrations_for(task if prompt is None else prompt, key):
             told += [dict(message) for message in demonstration.messages]
         return [*told, {"role": "user", "content": task}]
 
-    def _catalogue(self) -> str:
+    def demonstrations_for(self, prompt: str, key: str = "") -> tuple[Demonstration, ...]:
+        """Those that the task with this prompt and key is told, as `picking` says.
+
+        Chosen by wording, a task is never told its own solution.
+        """
+        if self.picking.pick is not Pick.NEAREST:
+            return self.demonstrations
+        others = [item for item in self.demonstrations if not key or item.source != key]
+        chosen = nearest(prompt, [item.task for item in others], k=self.picking.k)
+        return tuple(others[i] for i in chosen)
+
+    def _catalogue(self, loading: str) -> str:
         if not self.skills:
             return ""
         lines = [f"- {skill.name}: {' '.join(skill.description.split())}" for skill in self.skills]
-        return "Skills (load one by name when it fits):\n" + "\n".join(lines)
+        return "\n".join([loading, *lines])
 
     @classmethod
     def from_components(cls, texts: Mapping[str, str]) -> Harness:
@@ -131,25 +166,25 @@ class Harness:
             raise HarnessInvalid(f"{len(texts)} files; a harness has at most {MAX_FILES}")
         skills, files = [], {}
         for path, text in sorted(texts.items()):
-            if len(text.encode()) > MAX_FILE_BYTES:
-                raise HarnessInvalid(f"{path}: above {MAX_FILE_BYTES:,} bytes")
+            _check_text(path, text)
             if found := SKILL_FILE.fullmatch(path):
                 skills.append(parse_skill(text, found[1]))
             elif SKILL_EXTRA.fullmatch(path):
-                files[path] = text
+                files[path] = unix_lines(text)
             elif path not in (CONFIG, INSTRUCTIONS, DEMONSTRATIONS, TOOLS):
                 raise HarnessInvalid(
                     f"{path}: not part of a harness; accepts {CONFIG}, {INSTRUCTIONS}, "
-                    f"{DEMONSTRATIONS}, {TOOLS} and skills/<name>/"
+                    f"{DEMONSTRATIONS}, {TOOLS} and, in skills/<name>/, SKILL.md, references/ (one "
+                    "level deep), scripts/, assets/ and evals/"
                 )
         for path in files:
             if path.split("/")[1] not in {skill.name for skill in skills}:
                 raise HarnessInvalid(f"{path}: the skill has no SKILL.md")
         return cls(
-            instructions=texts.get(INSTRUCTIONS, "").replace("\r\n", "\n"),
+            instructions=unix_lines(texts.get(INSTRUCTIONS, "")),
             demonstrations=parse_demonstrations(texts.get(DEMONSTRATIONS, "")),
-            skills=tuple(skills),
-            tools=_parse_tools(texts.get(TOOLS, "")),
+            skills=tuple(sorted(skills, key=lambda skill: skill.name)),
+            tools=parse_tools(texts.get(TOOLS, "")),
             files=files,
             **parse_config(texts.get(CONFIG, "")),
         )
@@ -273,7 +308,7 @@ def parse_demonstrations(text: str) -> tuple[Demonstration, ...]:
 
 def parse_demonstration(line: str, where: str = "demonstration") -> Demonstration:
     try:
-        record = json.loads(line)
+        record = read_json(line)
     except ValueError as error:
         raise HarnessInvalid(f"{where}: not JSON: {error}") from error
     if not isinstance(record, dict) or set(record) - {"id", "messages", "source"}:
@@ -300,21 +335,11 @@ def _message(item: Any, where: str) -> Message:
     return {"role": item["role"], "content": item["content"]}
 
 
-def _parse_tools(text: str) -> tuple[Mapping[str, Any], ...]:
-    if not text.strip():
-        return ()
-    try:
-        tools = json.loads(text)
-    except ValueError as error:
-        raise HarnessInvalid(f"{TOOLS}: not JSON: {error}") from error
-    if not isinstance(tools, list) or not all(
-        isinstance(tool, dict)
-        and isinstance(tool.get("name"), str)
-        and isinstance(tool.get("description", ""), str)
-        for tool in tools
-    ):
-        raise HarnessInvalid(f"{TOOLS}: accepts a list of objects with name and description")
-    return tuple(tools)
+def _check_text(path: str, text: str) -> None:
+    if problem := unstorable(text):
+        raise HarnessInvalid(f"{path}: has {problem}, which cannot be stored")
+    if len(text.encode()) > MAX_FILE_BYTES:
+        raise HarnessInvalid(f"{path}: above {MAX_FILE_BYTES:,} bytes")
 
 
 def _decoded(name: str, data: bytes) -> str:

@@ -266,6 +266,8 @@ class ChatModel:
             "temperature": sampling.temperature,
             "seed": seed,
         }
+        if sampling.top_p != 1:
+            body["top_p"] = sampling.top_p
         if functions:
             body["tools"] = [function.as_json() for function in functions]
         elif sampling.stop:

@@ -56,6 +56,8 @@ class Sampling:
     max_tokens: int = 32
     """Per action."""
     stop: tuple[str, ...] = ("\n",)
+    top_p: float = 1.0
+    """Below 1 for endpoints of others alone: ours samples from the whole distribution."""
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from optimizer.harness import Harness
 from orchestrator.agents.types import Completion, Function, FunctionCall
 from orchestrator.environments.actions import Malformed
 from orchestrator.environments.episode import Action
-from orchestrator.environments.kinds.acting import Interface, function_name, json_object
+from orchestrator.environments.kinds.acting import (
+    Described,
+    Interface,
+    function_name,
+    json_object,
+)
 
 ENDING_TOOLS = frozenset({"submit", "finish"})
 """Calls that hand in an answer."""
@@ -56,6 +62,23 @@ def functions_of(interface: Interface) -> list[Function]:
         name = function_name(tool.name)
         found.setdefault(name, Function(name, tool.description, tool.parameters))
     return list(found.values())
+
+
+def words_of(harness: Harness) -> dict[str, Described]:
+    """What its tools.json says of tools and their parameters, by tool: descriptions alone."""
+    return {
+        tool["name"]: Described(tool.get("description"), _parameter_words(tool.get("parameters")))
+        for tool in harness.tools
+    }
+
+
+def _parameter_words(parameters: Any) -> dict[str, str]:
+    properties = parameters.get("properties") if isinstance(parameters, Mapping) else None
+    return {
+        name: about["description"]
+        for name, about in (properties.items() if isinstance(properties, Mapping) else ())
+        if isinstance(about, Mapping) and isinstance(about.get("description"), str)
+    }
 
 
 def text_in(action: Action, name: str) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -21,6 +21,7 @@ from django.utils import timezone
 from orchestrator.agents.client import RETRY_FOR_S, ChatModel, LocalModel, ModelClient
 from orchestrator.agents.conversation import ChatConversation, TokenConversation
 from orchestrator.agents.functions import FunctionSupport
+from orchestrator.agents.models import EndpointKind
 from orchestrator.agents.services import remember_tool_support
 from orchestrator.agents.types import Conversation
 from orchestrator.environments.admission import Gate, SlotRetractedError, admitted
@@ -91,19 +92,27 @@ def execute_run(*, run: Run, ctx: JobContext) -> None:
 async def _run_all(prepared: Prepared, gate: Gate, ctx: JobContext) -> None:
     slots = asyncio.Semaphore(prepared.run.concurrency)
     interruption: list[Exception] = []
-    client = ModelClient(prepared.endpoint, retry_for_s=MODEL_PATIENCE_S)
-    model = prepared.run.model
-    support = FunctionSupport(client, model.supports_tools)
-
+    models = {plan.model.pk: plan.model for plan in prepared.plans}
+    remarks = prepared.remarks
     announce = RunAnnounce(prepared.run, ctx)
 
-    async with Recorder(ctx.fence) as recorder, client, _services_for(prepared) as services:
+    async with (
+        Recorder(ctx.fence) as recorder,
+        _clients(prepared) as clients,
+        _services_for(prepared) as services,
+    ):
+        support = {
+            pk: FunctionSupport(client, models[pk].supports_tools) for pk, client in clients.items()
+        }
 
         async def one(plan: RolloutPlan) -> None:
             async with slots:
-                conversation = conversation_for(prepared, client, support, plan)
-                rollout = AgentRollout(plan, conversation, recorder, services)
+                pk = plan.model.pk
+                conversation = conversation_for(prepared, clients[pk], support[pk], plan)
+                rollout = AgentRollout(plan, conversation, recorder, remarks, services)
                 await _attempt(rollout, plan, gate, recorder, announce)
+                if remarks.is_fresh:
+                    await recorder.record(Write(remarks.store))
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -114,10 +123,23 @@ async def _run_all(prepared: Prepared, gate: Gate, ctx: JobContext) -> None:
                 watch.cancel()
         except* (LeaseLost, Cancelled, Stopped) as interrupted:
             interruption.extend(_leaves(interrupted))
-    if support.learned is not None:
-        await asyncio.to_thread(remember_tool_support, model=model, takes_tools=support.learned)
+    for pk, found in support.items():
+        if found.learned is not None:
+            await asyncio.to_thread(
+                remember_tool_support, model=models[pk], takes_tools=found.learned
+            )
     if interruption:
         raise next((e for e in interruption if isinstance(e, LeaseLost)), interruption[0])
+
+
+@asynccontextmanager
+async def _clients(prepared: Prepared) -> AsyncIterator[dict[int, ModelClient]]:
+    """One for each model, with connections of its own."""
+    async with AsyncExitStack() as stack:
+        yield {
+            pk: await stack.enter_async_context(ModelClient(endpoint, retry_for_s=MODEL_PATIENCE_S))
+            for pk, endpoint in prepared.endpoints.items()
+        }
 
 
 @asynccontextmanager
@@ -154,7 +176,7 @@ def conversation_for(
     prepared: Prepared, client: ModelClient, support: FunctionSupport, plan: RolloutPlan
 ) -> Conversation:
     sampling = prepared.samplings[plan.rollout.harness_id]
-    if prepared.is_token_exact:
+    if plan.model.kind == EndpointKind.LOCAL:
         return TokenConversation(LocalModel(client), sampling)
     return ChatConversation(ChatModel(client), sampling, support)
 

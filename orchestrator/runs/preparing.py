@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from optimizer.harness import Harness
 from optimizer.models import HarnessVersion
 from optimizer.store import load_harness
 from orchestrator.agents.client import Endpoint
 from orchestrator.agents.endpoints import endpoint_of
-from orchestrator.agents.models import EndpointKind
+from orchestrator.agents.models import EndpointKind, ModelEndpoint
 from orchestrator.agents.types import Sampling
 from orchestrator.environments.serving import episode_settings, kind_of
+from orchestrator.runs.conditions import Remarks
 from orchestrator.runs.models import ATTEMPTED_AGAIN, Rollout, Run
 from orchestrator.runs.rollout import RolloutPlan
 from rubrics.codec import from_json
@@ -23,17 +24,18 @@ class Prepared:
     """What the loop needs, so that it never touches the database itself."""
 
     run: Run
-    endpoint: Endpoint
-    is_token_exact: bool
+    endpoints: Mapping[int, Endpoint]
+    """By model: the run's, and those that harnesses name."""
     plans: Sequence[RolloutPlan]
     samplings: Mapping[int, Sampling]
     """By harness version."""
+    remarks: Remarks
 
 
 def prepare(run: Run) -> Prepared:
     """Reads the open rollouts with everything that they need.
 
-    `ValueError` that names the field, for limits that cannot be used.
+    `ValueError` that names the field, for limits that cannot be used and models that do not exist.
     """
     rollouts = list(
         Rollout.objects.filter(run=run, state__in=ATTEMPTED_AGAIN)
@@ -44,6 +46,8 @@ def prepare(run: Run) -> Prepared:
         rollout.run = run
     versions = {r.harness_id: r.harness for r in rollouts}
     harnesses = {pk: load_harness(version) for pk, version in versions.items()}
+    remarks = Remarks(run)
+    models = {pk: _model_of(run, versions[pk], harnesses[pk], remarks) for pk in harnesses}
     rubric = from_json(run.rubric_version.spec)
     kind = kind_of(run.environment_version)
     plans = [
@@ -58,29 +62,74 @@ def prepare(run: Run) -> Prepared:
             ),
             kind=kind,
             rubric=rubric,
-            price_in=run.model.price_in_usd_per_mtok,
-            price_out=run.model.price_out_usd_per_mtok,
+            model=models[rollout.harness_id],
         )
         for rollout in rollouts
     ]
     return Prepared(
         run=run,
-        endpoint=endpoint_of(run.model, run.adapter_name, run.adapter_path),
-        is_token_exact=run.model.kind == EndpointKind.LOCAL,
+        endpoints={
+            model.pk: endpoint_of(model, run.adapter_name, run.adapter_path)
+            if model.pk == run.model_id
+            else endpoint_of(model)
+            for model in models.values()
+        },
         plans=plans,
-        samplings={pk: _sampling(run, versions[pk], harnesses[pk]) for pk in harnesses},
+        samplings={
+            pk: _sampling(run, versions[pk], harnesses[pk], models[pk], remarks) for pk in harnesses
+        },
+        remarks=remarks,
     )
 
 
-def _sampling(run: Run, version: HarnessVersion, harness: Any) -> Sampling:
+def _model_of(
+    run: Run, version: HarnessVersion, harness: Harness, remarks: Remarks
+) -> ModelEndpoint:
+    """The project's model of the name that the harness gives, else the run's."""
+    if not harness.model or harness.model == run.model.name:
+        return run.model
+    if run.adapter_name:
+        remarks.add(
+            "harness.model",
+            f"{version.short} names the model {harness.model!r:.80}; this run is about trained "
+            f"weights ({run.adapter_name}) of {run.model.name}, so that was asked.",
+        )
+        return run.model
+    models = {model.name: model for model in ModelEndpoint.objects.filter(project=run.project_id)}
+    if harness.model not in models:
+        raise ValueError(
+            f"harness {version.short}: harness.yaml: model {harness.model!r:.80} is not a model of "
+            f"this project; it has {', '.join(sorted(models))}. Add it in Settings, Models, or "
+            "leave the field empty to use the run's."
+        )
+    return models[harness.model]
+
+
+def _sampling(
+    run: Run,
+    version: HarnessVersion,
+    harness: Harness,
+    model: ModelEndpoint,
+    remarks: Remarks,
+) -> Sampling:
     values = {
         "temperature": harness.sampling.temperature,
         "max_tokens": harness.sampling.max_tokens,
         "stop": tuple(harness.sampling.stop),
+        "top_p": harness.sampling.top_p,
         **run.sampling,
     }
+    if model.kind == EndpointKind.LOCAL and values["top_p"] != 1:
+        # It would change the distribution without a trace in the log-probabilities.
+        remarks.add(
+            "harness.top_p",
+            f"{version.short} sets sampling.top_p to {values['top_p']:g}; the model server of "
+            "Switchback samples from the whole distribution, so it was not applied.",
+        )
+        values["top_p"] = 1.0
     return Sampling(
         temperature=float(values["temperature"]),
         max_tokens=int(values["max_tokens"]),
         stop=tuple(values["stop"]),
+        top_p=float(values["top_p"]),
     )

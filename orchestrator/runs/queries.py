@@ -13,6 +13,7 @@ from typing import Any
 from django.db.models import Count, Q, QuerySet, Sum
 
 from optimizer.statistics import wilson_interval
+from orchestrator.agents.models import ModelEndpoint
 from orchestrator.events.models import Event
 from orchestrator.runs.models import Rollout, RolloutState, Run
 
@@ -197,18 +198,24 @@ def rollout_row(rollout: Rollout) -> dict[str, Any]:
 
 
 def started_payload(
-    rollout: Rollout, attempt: int, messages: Sequence[Mapping[str, str]]
+    rollout: Rollout,
+    attempt: int,
+    messages: Sequence[Mapping[str, str]],
+    *,
+    model: ModelEndpoint | None = None,
 ) -> dict[str, Any]:
-    """What the first event of a rollout carries."""
+    """What the first event of a rollout carries. `model`: where it is not the run's."""
     run = rollout.run
+    is_other = model is not None and model.pk != run.model_id
+    model = model if model is not None and is_other else run.model
     return {
         "attempt": attempt,
         "task": rollout.task.key,
         "family": rollout.task.family,
         "prompt": rollout.task.prompt,
         "harness": rollout.harness.short,
-        "model": run.model.name,
-        "weight_version": run.adapter_name or run.model.model,
+        "model": model.name,
+        "weight_version": model.model if is_other else run.adapter_name or model.model,
         "seed": rollout.seed,
         "messages": list(messages),
     }

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from django.utils import timezone
 
+from orchestrator.agents.models import ModelEndpoint
 from orchestrator.agents.types import Message, TokenTrack
 from orchestrator.events.services import NewEvent
 from orchestrator.runs.grading import Graded
@@ -79,10 +80,12 @@ class RolloutRecord:
         self._posted: list[Posted] = []
         self._has_begun = False
 
-    async def begin(self, messages: Sequence[Message] = ()) -> None:
+    async def begin(
+        self, messages: Sequence[Message] = (), *, model: ModelEndpoint | None = None
+    ) -> None:
         """The start, once; after a wait that came later, the end of the wait.
 
-        `messages`: what the harness says before the task.
+        `messages`: what the harness says before the task. `model`: where it is not the run's.
         """
         rollout = self.rollout
         events: list[NewEvent] = []
@@ -96,7 +99,8 @@ class RolloutRecord:
                         {"attempt": attempt, "reason": before.message, "rollout": before.pk},
                     )
                 )
-            events.append(NewEvent("rollout.started", started_payload(rollout, attempt, messages)))
+            started = started_payload(rollout, attempt, messages, model=model)
+            events.append(NewEvent("rollout.started", started))
             rollout.attempt, rollout.started_at = attempt, timezone.now()
             self._has_begun = True
         rollout.state = RolloutState.RUNNING

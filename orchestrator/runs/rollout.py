@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from optimizer.harness import Harness
+from orchestrator.agents.conversation import NOT_RUN
 from orchestrator.agents.errors import ModelError
-from orchestrator.agents.types import Completion, Conversation, Segment
+from orchestrator.agents.models import ModelEndpoint
+from orchestrator.agents.types import Completion, Conversation, Message, Segment
 from orchestrator.environments.admission import Lease, SlotRetractedError, Usage
 from orchestrator.environments.episode import (
     Actions,
@@ -36,8 +38,9 @@ from orchestrator.runs.acting import (
     Said,
     expected_in,
     functions_of,
-    said_in,
+    words_of,
 )
+from orchestrator.runs.conditions import Remarks
 from orchestrator.runs.grading import cause_of, grade_rollout, reads_state, state_of
 from orchestrator.runs.models import Rollout, RolloutState
 from orchestrator.runs.payloads import (
@@ -49,6 +52,7 @@ from orchestrator.runs.payloads import (
 from orchestrator.runs.record import Announce, Ending, RolloutRecord
 from orchestrator.runs.recorder import Posted, Recorder
 from orchestrator.runs.seeds import derive_seed
+from orchestrator.runs.skills import Loaded, Shelf, event_of, turn_of
 from orchestrator.runs.transcripts import step_of
 from rubrics.types import RubricSpec, Services, Step
 
@@ -71,9 +75,8 @@ class RolloutPlan:
     settings: EpisodeSettings
     kind: Kind
     rubric: RubricSpec
-    price_in: float
-    """USD per million tokens."""
-    price_out: float
+    model: ModelEndpoint
+    """The harness's, else the run's."""
 
 
 @dataclass
@@ -86,6 +89,10 @@ class _Progress:
     """How the agent acts; known when the episode has started."""
     completion: Completion | None = None
     """Of the last turn."""
+    shelf: Shelf | None = None
+    """The skills that it may load; there once the episode has started."""
+    turn: list[Said | Loaded] = field(default_factory=list)
+    """What the model said last, in order."""
     to_send: list[Said] = field(default_factory=list)
     """Actions of the turn that were not sent yet."""
     action: Mapping[str, Any] = field(default_factory=dict)
@@ -110,10 +117,12 @@ class AgentRollout:
         plan: RolloutPlan,
         conversation: Conversation,
         recorder: Recorder,
+        remarks: Remarks,
         services: Services | None = None,
     ) -> None:
         """`services`: judges and code, for rubrics that need them."""
         self._services = services
+        self._remarks = remarks
         self._plan = plan
         self._rollout = plan.rollout
         self._conversation = conversation
@@ -145,8 +154,9 @@ class AgentRollout:
         interrupts the task; any other failure is recorded.
         """
         self._lease = lease
-        prompt = self._rollout.task.prompt
-        await self._record.begin(self._plan.harness.messages(prompt)[:-1])
+        await self._record.begin(
+            self._messages(self._rollout.task.prompt)[:-1], model=self._plan.model
+        )
         try:
             self._progress.is_in_flight = True
             result = await run_episode(
@@ -202,41 +212,92 @@ class AgentRollout:
 
     async def _act(self, view: View) -> Actions:
         progress = self._progress
-        if progress.completion is None or progress.interface is None:
+        if progress.interface is None:
             progress.interface = await self._begin(view)
-        elif progress.completion.calls:
-            await self._conversation.observe_calls(progress.answers)
-        elif view.rejection:
-            await self._conversation.observe([Segment("warning", f"({view.rejection})")])
         else:
-            await self._conversation.observe(progress.answers[-1])
+            await self._tell(view.rejection)
+        while True:
+            await self._ask(progress.interface)
+            if progress.to_send:
+                return [said.action for said in progress.to_send]
+            # The harness has answered all of it: the environment has heard nothing.
+            await self._tell()
+
+    async def _ask(self, interface: Interface) -> None:
+        progress = self._progress
         progress.turns += 1
         seed = derive_seed(self._rollout.seed, progress.turns)
         completion = await self._conversation.act(seed=seed)
         progress.tokens_in += completion.tokens_in
         progress.tokens_out += completion.tokens_out
         progress.completion, progress.answers = completion, []
-        progress.to_send = said_in(completion, progress.interface)
-        return [said.action for said in progress.to_send]
+        assert progress.shelf is not None, "made with the interface"
+        progress.turn = turn_of(completion, interface, progress.shelf)
+        for said in progress.turn:
+            if isinstance(said, Loaded):
+                self._record.post(event_of(said))
+        progress.to_send = [said for said in progress.turn if isinstance(said, Said)]
+
+    async def _tell(self, rejection: str = "") -> None:
+        """Tells the model what its last reply has brought."""
+        progress = self._progress
+        assert progress.completion is not None
+        if progress.completion.calls:
+            await self._conversation.observe_calls(self._answers())
+        elif rejection:
+            await self._conversation.observe([Segment("warning", f"({rejection})")])
+        else:
+            await self._conversation.observe(self._answers()[-1])
+
+    def _answers(self) -> list[list[Segment]]:
+        """One for each thing that the turn said: of the harness, or of the environment."""
+        brought = iter(self._progress.answers)
+        return [
+            [Segment("scaffold", said.content)]
+            if isinstance(said, Loaded)
+            else next(brought, [Segment("scaffold", NOT_RUN)])
+            for said in self._progress.turn
+        ]
 
     async def _begin(self, view: View) -> Interface:
         """Tells the agent its task and how to act."""
         harness = self._plan.harness
         interface = interface_of(self._plan.kind, view.schema, view.tools)
-        interface = interface.described(
-            {tool["name"]: tool["description"] for tool in harness.tools if "description" in tool}
+        words = words_of(harness)
+        self._remark_on_tools(words.keys() - {tool.name for tool in interface.tools})
+        interface = interface.described(words)
+        calls = bool(interface.tools) and await self._conversation.takes_functions()
+        functions = functions_of(interface) if calls else []
+        shelf = Shelf(
+            harness,
+            taken={tool.name for tool in interface.tools} | {f.name for f in functions},
+            calls=calls,
         )
-        functions = []
-        if interface.tools and await self._conversation.takes_functions():
-            functions = functions_of(interface)
+        functions += shelf.functions
         text = "" if functions else interface.instructions
-        if functions or text:
-            self._record.post(
-                NewEvent("told", {"functions": [f.as_json() for f in functions], "text": text})
-            )
-        messages = harness.messages(self._prompt(view.observation), actions=text)
+        told = {"functions": [function.as_json() for function in functions], "text": text}
+        if shelf.loading:
+            told["skills"] = shelf.loading
+        if functions or text or shelf.loading:
+            self._record.post(NewEvent("told", told))
+        messages = self._messages(
+            self._prompt(view.observation), actions=text, loading=shelf.loading
+        )
         await self._conversation.start(messages, functions)
+        self._progress.shelf = shelf
         return interface
+
+    def _messages(self, text: str, **how: str) -> list[Message]:
+        task = self._rollout.task
+        return self._plan.harness.messages(text, prompt=task.prompt, key=task.key, **how)
+
+    def _remark_on_tools(self, unknown: Collection[str]) -> None:
+        for name in sorted(unknown):
+            self._remarks.add(
+                "harness.tools",
+                f"{self._rollout.harness.short} describes a tool {name!r:.80} in tools.json, "
+                "which the environment does not have; nobody was told of it.",
+            )
 
     def _prompt(self, observation: Mapping[str, Any]) -> str:
         """The environment's description and the task; for environments that pose it themselves,
@@ -349,9 +410,10 @@ class AgentRollout:
 
     @property
     def _cost_usd(self) -> float:
-        progress, plan = self._progress, self._plan
-        cost = progress.tokens_in * plan.price_in + progress.tokens_out * plan.price_out
-        return cost / 1e6
+        progress, model = self._progress, self._plan.model
+        cost_in = progress.tokens_in * model.price_in_usd_per_mtok
+        cost_out = progress.tokens_out * model.price_out_usd_per_mtok
+        return (cost_in + cost_out) / 1e6
 
     async def _end(self, announce: Announce, **ending: Any) -> None:
         progress = self._progress

@@ -27,7 +27,7 @@ from rubrics.models import Rubric
 from rubrics.transcript_codec import from_json
 from rubrics.types import Transcript
 
-SHOWN_KINDS = frozenset({"started", "told", "action", "observation"})
+SHOWN_KINDS = frozenset({"started", "told", "skill", "action", "observation"})
 SEALED = "sealed"
 SHOW = (
     ("", "newest"),

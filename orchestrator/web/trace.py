@@ -112,7 +112,7 @@ def _told(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
         title="How to act",
         outline="how to act",
         meta=f"{n} function{'' if n == 1 else 's'}" if n else "in text",
-        payload={"functions": offered, "text": text},
+        payload={"functions": offered, "text": text, "skills": payload.get("skills") or ""},
         hidden_chars=hidden,
     )
 
@@ -132,6 +132,26 @@ def _action(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
         payload={**payload, "text": text},
         hidden_chars=hidden,
     )
+
+
+def _skill(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
+    """What the agent asked for, and what the harness answered; nothing of the environment."""
+    text, hidden = cut(str(payload.get("content") or ""))
+    name, file = str(payload.get("name") or ""), str(payload.get("file") or "")
+    return Card(
+        seq=seq,
+        kind="skill",
+        at=at,
+        title="Skill",
+        outline=cell(f"reads {name}{f', {file}' if file else ''}", 80),
+        meta=_seconds(payload.get("latency_s")),
+        payload={**payload, "name": name, "file": file, "content": text},
+        hidden_chars=hidden,
+    )
+
+
+def _refused_skill(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
+    return _skill(seq, {**payload, "is_refused": True}, at)
 
 
 def _observation(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
@@ -212,6 +232,8 @@ _MAKERS = {
     "final_state": _final_state,
     "rollout.started": _started,
     "told": _told,
+    "skill.loaded": _skill,
+    "skill.refused": _refused_skill,
     "action": _action,
     "observation": _observation,
     "verdict": _verdict,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from orchestrator.environments.actions import ActionSchema, Malformed
 from orchestrator.environments.kinds import KINDS
 from orchestrator.environments.kinds.acting import (
+    Described,
     ACT,
     Interface,
     ObjectInterface,
@@ -126,9 +127,27 @@ def test_tools_are_told_with_their_arguments_and_an_example() -> None:
 
 
 def test_a_harness_may_describe_a_tool_otherwise() -> None:
-    changed = TOOLS.described({"pay": "Pay only once."})
+    words = Described("Pay only once.", {"amount": "In euros.", "unknown": "Nothing."})
+    changed = TOOLS.described({"pay": words, "elsewhere": Described("Not here.")})
     assert [tool.description for tool in changed.tools] == ["Find an order.", "Pay only once."]
     assert "Pay only once." in changed.instructions
+    before, after = TOOLS.tools[1].parameters, changed.tools[1].parameters
+    assert after["properties"]["amount"]["description"] == "In euros."
+    # Only words: what may be sent stays the environment's to say.
+    assert {**after["properties"]["amount"], "description": ""} == {
+        **before["properties"]["amount"],
+        "description": "",
+    }
+    assert after["properties"].keys() == before["properties"].keys()
+    assert TOOLS.described({"elsewhere": Described("Not here.")}) is TOOLS
+
+
+def test_a_harness_may_describe_the_fields_of_an_action_otherwise() -> None:
+    interface = ForeignActions().interface(SCHEMA, ())
+    changed = interface.described({"act": Described(None, {"direction": "Up or down."})})
+    assert changed.tools[0].description == interface.tools[0].description == "One move."
+    assert "Up or down." in changed.instructions
+    assert "Up or down." not in interface.instructions
 
 
 SCHEMA = {

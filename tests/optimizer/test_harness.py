@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optimizer.canonical import unix_lines
 from optimizer.errors import HarnessInvalid
 from optimizer.harness import (
     Demonstration,
@@ -23,7 +25,7 @@ from optimizer.harness import (
 from optimizer.skills import Skill
 from tests.optimizer.build import SKILL, demonstration, harness
 
-texts = st.text(max_size=30)
+texts = st.text(st.characters(exclude_characters="\x00", exclude_categories=("Cs",)), max_size=30)
 messages = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant"]), "content": texts})
 demonstrations = st.builds(
     Demonstration,
@@ -35,14 +37,14 @@ skills = st.builds(
     Skill,
     name=st.from_regex(r"[a-z0-9]{1,8}(-[a-z0-9]{1,8})?", fullmatch=True),
     description=texts.filter(str.strip),
-    body=texts.map(lambda text: text.replace("\r\n", "\n")),
+    body=texts.map(unix_lines),
 )
 harnesses = st.builds(
     Harness,
-    instructions=texts.map(lambda text: text.replace("\r\n", "\n")),
+    instructions=texts.map(unix_lines),
     demonstrations=st.lists(demonstrations, max_size=3, unique_by=lambda item: item.id).map(tuple),
     skills=st.lists(skills, max_size=2, unique_by=lambda skill: skill.name).map(
-        lambda items: tuple(sorted(items, key=lambda skill: f"skills/{skill.name}/SKILL.md"))
+        lambda items: tuple(sorted(items, key=lambda skill: skill.name))
     ),
     model=texts,
     sampling=st.builds(
@@ -104,6 +106,46 @@ def test_the_model_is_told_the_system_text_the_demonstrations_and_the_task() -> 
     }
     assert [message["role"] for message in told[1:]] == ["user", "assistant"] * 2 + ["user"]
     assert told[-1] == {"role": "user", "content": "How many?"}
+
+
+def test_how_to_load_a_skill_stands_above_the_skills() -> None:
+    subject = harness(instructions="Be brief. {actions}", skills=(SKILL,))
+    (system, _) = subject.messages("How many?", actions="Act.", loading="Skills, by a call:")
+    assert system["content"] == (
+        "Be brief. Act.\n\nSkills, by a call:\n"
+        "- count-lines: Counts lines. Use when asked how many."
+    )
+    without = harness(instructions="Be brief.", demonstrations=(demonstration(),))
+    assert without.messages("How many?", loading="Skills, by a call:", key="k") == (
+        without.messages("How many?")
+    )
+
+
+def test_the_nearest_demonstrations_are_told_the_nearest_last() -> None:
+    def shown(key: str, task: str, source: str = "") -> Demonstration:
+        messages = ({"role": "user", "content": task}, {"role": "assistant", "content": "3"})
+        return Demonstration(key, messages, source)
+
+    subject = Harness(
+        demonstrations=(
+            shown("a", "How many lines are in a.txt?"),
+            shown("b", "Name the capital of Norway."),
+            shown("c", "In b.txt, how many lines are there?"),
+            shown("own", "HOW MANY lines are in  b.txt?"),
+            shown("by key", "How many lines are in c.txt?", source="t7"),
+        ),
+        picking=Picking(Pick.NEAREST, 2),
+    )
+
+    def told(key: str = "") -> list[str]:
+        return [d.id for d in subject.demonstrations_for("How many lines are in b.txt?", key)]
+
+    assert told("t7") == ["c", "a"]
+    assert told() == ["a", "by key"]
+    everything = replace(subject, picking=Picking())
+    assert everything.demonstrations_for("How many lines are in b.txt?", "t7") == (
+        subject.demonstrations
+    )
 
 
 def test_without_instructions_there_is_no_system_message() -> None:

@@ -53,6 +53,32 @@ class Tool:
         )
 
 
+@dataclass(frozen=True)
+class Described:
+    """Words of a harness for one tool. What an agent may send is the environment's to say."""
+
+    description: str | None = None
+    """None leaves the environment's."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """Descriptions by parameter."""
+
+    def on(self, tool: Tool) -> Tool:
+        """The tool with these words; parameters that it does not have are passed over."""
+        properties = tool.parameters.get("properties")
+        told = {
+            name: {**about, "description": self.parameters[name]}
+            for name, about in (properties.items() if isinstance(properties, Mapping) else ())
+            if name in self.parameters and isinstance(about, Mapping)
+        }
+        return replace(
+            tool,
+            description=tool.description if self.description is None else self.description,
+            parameters={**tool.parameters, "properties": {**properties, **told}}
+            if told and isinstance(properties, Mapping)
+            else tool.parameters,
+        )
+
+
 class Interface:
     """Text alone, read by the kind. The base of the others."""
 
@@ -71,7 +97,7 @@ class Interface:
         """The action that a function call means."""
         return Malformed(name, f"there is no function {name!r:.80}")
 
-    def described(self, texts: Mapping[str, str]) -> Interface:
+    def described(self, texts: Mapping[str, Described]) -> Interface:
         """The same with other descriptions, by tool name, where a harness has its own."""
         return self
 
@@ -104,12 +130,11 @@ class ToolInterface(Interface):
         tool = self._tool(name)
         return call_tool(tool.name if tool else name, arguments)
 
-    def described(self, texts: Mapping[str, str]) -> ToolInterface:
+    def described(self, texts: Mapping[str, Described]) -> ToolInterface:
+        if not any(tool.name in texts for tool in self.tools):
+            return self
         return ToolInterface(
-            [
-                replace(tool, description=texts.get(tool.name, tool.description))
-                for tool in self.tools
-            ]
+            [texts[tool.name].on(tool) if tool.name in texts else tool for tool in self.tools]
         )
 
     def _tool(self, name: str) -> Tool | None:
@@ -177,10 +202,15 @@ class ObjectInterface(Interface):
     def call(self, name: str, arguments: Mapping[str, Any]) -> Action:
         return dict(arguments) if name == ACT else super().call(name, arguments)
 
-    def described(self, texts: Mapping[str, str]) -> ObjectInterface:
-        if ACT in texts and self.tools:
-            return ObjectInterface({**self._schema, "description": texts[ACT]})
-        return self
+    def described(self, texts: Mapping[str, Described]) -> ObjectInterface:
+        if ACT not in texts or not self.tools:
+            return self
+        (tool,) = self.tools
+        told = texts[ACT].on(tool)
+        properties = {**self._schema["properties"], **told.parameters["properties"]}
+        return ObjectInterface(
+            {**self._schema, "description": told.description, "properties": properties}
+        )
 
 
 class ReadsReplies(Protocol):

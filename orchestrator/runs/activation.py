@@ -1,0 +1,114 @@
+"""How often agents load the skills of a harness, and how rollouts with and without it do.
+
+The difference is what was seen, not what the skill did: agents load a skill where they think that
+it helps, and those tasks may be the harder ones. Only a certificate compares like with like.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from optimizer.harness import SKILL_FILE
+from optimizer.models import HarnessVersion
+from optimizer.statistics import wilson_interval
+from orchestrator.events.models import Event
+from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout, RolloutState
+
+LOADED = "skill.loaded"
+PASSED = 0.5
+"""Score from which a rollout counts as passed, as in `queries.Tally`."""
+
+
+@dataclass(frozen=True)
+class PassRate:
+    passed: int
+    scored: int
+    """At least one; rollouts without a score are in neither."""
+
+    @property
+    def rate(self) -> float:
+        return self.passed / self.scored
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson interval, 95 %."""
+        return wilson_interval(self.passed, self.scored)
+
+
+@dataclass(frozen=True)
+class Activation:
+    """Of one skill: loaded in n of m rollouts that have ended."""
+
+    skill: str
+    loaded: int
+    rollouts: int
+    passed_with: PassRate | None
+    """Of rollouts that loaded it; None where none has a score."""
+    passed_without: PassRate | None
+
+    @property
+    def share(self) -> float | None:
+        return self.loaded / self.rollouts if self.rollouts else None
+
+
+def activations(
+    *, harness: HarnessVersion, run_ids: Iterable[int] | None = None
+) -> list[Activation]:
+    """Of each skill in the order of their names, over all runs or these; two queries."""
+    skills = skills_of(harness)
+    if not skills:
+        return []
+    found = Rollout.objects.filter(harness=harness).exclude(state__in=OPEN_ROLLOUT_STATES)
+    if run_ids is not None:
+        found = found.filter(run_id__in=list(run_ids))
+    scores = dict(found.exclude(state=RolloutState.CANCELLED).values_list("stream_id", "score"))
+    loaded: dict[str, set[int]] = defaultdict(set)
+    told = Event.objects.filter(kind=LOADED, stream__rollout__harness=harness)
+    if run_ids is not None:
+        told = told.filter(stream__rollout__run_id__in=list(run_ids))
+    for stream_id, name in told.values_list("stream_id", "payload__name"):
+        if stream_id in scores:
+            loaded[name].add(stream_id)
+    return [_activation(skill, loaded[skill], scores) for skill in skills]
+
+
+def activations_in_run(run_id: int) -> list[tuple[HarnessVersion, list[Activation]]]:
+    """Of the run's harnesses that have skills, the first used first."""
+    versions = HarnessVersion.objects.filter(rollouts__run_id=run_id).distinct().order_by("pk")
+    listed = ((version, activations(harness=version, run_ids=[run_id])) for version in versions)
+    return [(version, found) for version, found in listed if found]
+
+
+def loads_of(rollout_ids: Iterable[int]) -> dict[int, list[str]]:
+    """Names of the skills that each rollout loaded, in order, each once; one query."""
+    found: dict[int, dict[str, None]] = defaultdict(dict)
+    told = Event.objects.filter(kind=LOADED, stream__rollout__pk__in=list(rollout_ids))
+    rows = told.order_by("stream_id", "seq").values_list("stream__rollout__pk", "payload__name")
+    for pk, name in rows:
+        found[pk][name] = None
+    return {pk: list(names) for pk, names in found.items()}
+
+
+def skills_of(harness: HarnessVersion) -> list[str]:
+    """Names alone: nothing of its texts is read."""
+    matches = (SKILL_FILE.fullmatch(path) for path in harness.components)
+    return sorted(match[1] for match in matches if match)
+
+
+def _activation(skill: str, loaded: set[int], scores: Mapping[int, float | None]) -> Activation:
+    return Activation(
+        skill=skill,
+        loaded=len(loaded),
+        rollouts=len(scores),
+        passed_with=_rate([scores[pk] for pk in loaded]),
+        passed_without=_rate([score for pk, score in scores.items() if pk not in loaded]),
+    )
+
+
+def _rate(scores: Sequence[float | None]) -> PassRate | None:
+    known = [score for score in scores if score is not None]
+    if not known:
+        return None
+    return PassRate(sum(score >= PASSED for score in known), len(known))
