@@ -1,11 +1,55 @@
-"""One text for one value: YAML that reads back as what was written."""
+"""One text for one value: YAML and JSON that read back as what was written, lines that end one way.
+
+What comes in may be any text that a model or a file can hold. Here it is told from what cannot be
+kept: half of a character pair cannot be encoded, and PostgreSQL keeps no NUL.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
+
+LINE_END = re.compile(r"\r+\n")
+UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def unix_lines(text: str) -> str:
+    """Lines that end with a line feed alone; the same for a text that has been through it.
+
+    A carriage return by itself is content.
+    """
+    return LINE_END.sub("\n", text)
+
+
+def unstorable(text: str) -> str:
+    """Why the text cannot be stored; empty if it can be."""
+    found = UNSTORABLE.search(text)
+    if found is None:
+        return ""
+    what = "a NUL character" if found[0] == "\0" else "half of a character pair"
+    return f"{what} at position {found.start()}"
+
+
+def read_json(text: str) -> Any:
+    """The value of a text in JSON; ValueError for NaN and for what cannot be stored too."""
+    try:
+        return _storable(json.loads(text, parse_constant=_refuse))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def read_yaml(text: str) -> Any:
+    """The value of a text in YAML; ValueError for whatever cannot be read."""
+    try:
+        return _storable(yaml.safe_load(text))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
 
 
 def yaml_text(values: Mapping[str, Any]) -> str:
@@ -15,8 +59,11 @@ def yaml_text(values: Mapping[str, Any]) -> str:
     Such values are written in ASCII with escapes.
     """
     readable = _dump(values, allow_unicode=True)
-    if yaml.safe_load(readable) == values:
-        return readable
+    try:
+        if yaml.safe_load(readable) == values:
+            return readable
+    except yaml.YAMLError:  # a character that YAML does not allow unescaped
+        pass
     return _dump(values, allow_unicode=False)
 
 
@@ -25,3 +72,22 @@ def _dump(values: Mapping[str, Any], *, allow_unicode: bool) -> str:
         dict(values), sort_keys=False, allow_unicode=allow_unicode, width=1_000_000
     )
     return text
+
+
+def _storable(value: Any) -> Any:
+    """The value itself; escapes (`\\ud83d`) may have made of a fine text what cannot be kept."""
+    todo = [value]
+    seen: set[int] = set()  # YAML can refer to a value from inside of it
+    while todo:
+        item = todo.pop()
+        if isinstance(item, str):
+            if problem := unstorable(item):
+                raise ValueError(f"a text has {problem}")
+        elif isinstance(item, dict | list) and id(item) not in seen:
+            seen.add(id(item))
+            todo += [*item.keys(), *item.values()] if isinstance(item, dict) else item
+    return value
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")

@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import yaml
-
-from optimizer.canonical import yaml_text
+from optimizer.canonical import read_yaml, yaml_text
 from optimizer.errors import HarnessInvalid
 
 CONFIG = "harness.yaml"
@@ -57,8 +55,8 @@ class Picking:
 def parse_config(text: str) -> dict[str, Any]:
     """What `read_config` returns, from the text of the file. Raises HarnessInvalid."""
     try:
-        values = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: dates that do not exist
+        values = read_yaml(text)
+    except ValueError as error:
         raise HarnessInvalid(f"{CONFIG}: not YAML: {error}") from error
     return read_config({} if values is None else values)
 

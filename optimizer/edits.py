@@ -2,60 +2,50 @@
 
 An edit addresses the parsed body of a component, never the raw file, so it cannot break a format:
 
-| component              | body                        | anchor                         |
-|------------------------|-----------------------------|--------------------------------|
-| instructions.md        | paragraphs                  | text that one paragraph holds  |
-| skills/<name>/SKILL.md | paragraphs of the body      | the same; `description` to set |
-| skills                 | the skills themselves       | name of a skill                |
-| demonstrations.jsonl   | demonstrations              | id of a demonstration          |
-| harness.yaml           | model, sampling and limits  | dotted name, for `set`         |
-| tools.json             | descriptions                | `tool` or `tool.parameter`     |
+| component                       | body                       | anchor                         |
+|---------------------------------|----------------------------|--------------------------------|
+| instructions.md                 | paragraphs                 | a paragraph, or text in one    |
+| skills/<name>/SKILL.md          | paragraphs of the body     | the same; `description` to set |
+| skills/<name>/references/<file> | paragraphs                 | the same; none to set it whole |
+| skills                          | the skills themselves      | name of a skill                |
+| demonstrations.jsonl            | demonstrations             | id of a demonstration          |
+| harness.yaml                    | its fields                 | dotted name, for `set`         |
+| tools.json                      | descriptions               | `tool` or `tool.parameter`     |
 
 `append` adds at the end, `insert` after the anchor (at the start when it is empty), `replace` and
-`delete` act on the anchored item, `set` gives a field or a whole body a new value.
+`delete` act on the anchored item, `set` gives a field or a whole body a new value. Scripts, assets
+and evals of a skill cannot be edited: they are code and tests, and people answer for them.
 
-Two edits exclude each other if they carry the same group, if they share an anchor and one of them
-replaces, deletes or sets it, or if both set the same whole body. Whole bodies are set first; the
-rest is applied in the order given. The identity of an edit is the hash of what it does, not of who
-proposed it.
+Edits are made for one seed and any set of them without a conflict can be applied to it, each set
+giving another harness; search relies on it. Two edits exclude each other
+
+- if they carry the same group,
+- if they share an anchor and one of them replaces, deletes or sets it,
+- if one sets a whole body and the other sets it too or is anchored in it,
+- if both make a demonstration or a skill of one name,
+- if one deletes a skill and the other changes it.
+
+New skills come first, then whole bodies, then the rest in the order given. The identity of an edit
+is the hash of what it does, not of who proposed it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
-from optimizer.configuration import CONFIG, read_config
+from optimizer.appliers import DESCRIPTION as DESCRIPTION
+from optimizer.appliers import REFERENCE_FILE, applier
+from optimizer.appliers import SKILLS as SKILLS
+from optimizer.appliers import Op as Op
+from optimizer.canonical import read_json, unstorable
 from optimizer.errors import EditInvalid, HarnessInvalid
-from optimizer.harness import (
-    DEMONSTRATIONS,
-    INSTRUCTIONS,
-    SKILL_FILE,
-    TOOLS,
-    Demonstration,
-    Harness,
-    config_values,
-    parse_demonstration,
-    parse_demonstrations,
-)
-from optimizer.skills import Skill, frontmatter_problems
-
-SKILLS = "skills"
-DESCRIPTION = "description"
-T = TypeVar("T")
-
-
-class Op(StrEnum):
-    APPEND = "append"
-    INSERT = "insert"
-    REPLACE = "replace"
-    DELETE = "delete"
-    SET = "set"
+from optimizer.harness import DEMONSTRATIONS, INSTRUCTIONS, SKILL_FILE, Demonstration, Harness
+from optimizer.paragraphs import paragraphs as paragraphs
 
 
 @dataclass(frozen=True)
@@ -86,6 +76,28 @@ class Edit:
     def is_demonstration(self) -> bool:
         """Adds a demonstration; what such edits achieve together depends on their number."""
         return self.component == DEMONSTRATIONS and self.op in (Op.APPEND, Op.INSERT)
+
+    @property
+    def is_whole(self) -> bool:
+        """Sets a whole body."""
+        return self.op is Op.SET and not self.anchor
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Of the demonstrations or skills that it makes; only one edit can make a name."""
+        if self.op is Op.DELETE or self.component not in (DEMONSTRATIONS, SKILLS):
+            return frozenset()
+        key = "id" if self.component == DEMONSTRATIONS else "name"
+        texts = self.content.split("\n") if self.is_whole else [self.content]
+        found = set()
+        for text in texts:
+            try:
+                record = read_json(text)
+            except ValueError:
+                continue  # whoever applies the edit says what is wrong with it
+            if isinstance(record, dict):
+                found.add(str(record.get(key, "")))
+        return frozenset(found)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -145,16 +157,37 @@ def conflict_groups(edits: Sequence[Edit]) -> list[tuple[int, ...]]:
 def are_exclusive(a: Edit, b: Edit) -> bool:
     if a.group and a.group == b.group:
         return True
-    if (a.component, a.anchor) != (b.component, b.anchor):
+    if _deletes_skill_of(a, b) or _deletes_skill_of(b, a):
+        return True
+    if a.component != b.component:
         return False
-    if not a.anchor:
-        return a.op is Op.SET and b.op is Op.SET
+    if a.names & b.names:
+        return True
+    if a.is_whole or b.is_whole:
+        return _is_in_body(a) and _is_in_body(b)
+    if a.anchor != b.anchor or not a.anchor:
+        return False
     final = (Op.REPLACE, Op.DELETE, Op.SET)
     return a.op in final or b.op in final
 
 
+def _is_in_body(edit: Edit) -> bool:
+    """Sets the whole body or is anchored in what was there before."""
+    if SKILL_FILE.fullmatch(edit.component) and edit.op is Op.SET and edit.anchor == DESCRIPTION:
+        return False
+    return edit.is_whole or bool(edit.anchor) or edit.op is Op.DELETE
+
+
+def _deletes_skill_of(a: Edit, b: Edit) -> bool:
+    return (
+        a.component == SKILLS
+        and a.op is Op.DELETE
+        and b.component.startswith(f"skills/{a.anchor}/")
+    )
+
+
 def apply_edits(harness: Harness, edits: Iterable[Edit]) -> Harness:
-    """The harness with all edits applied: whole bodies first, then in the order given.
+    """The harness with all edits applied: new skills, whole bodies, then the rest as given.
 
     Raises EditInvalid if two exclude each other, if an anchor is missing or ambiguous, or if the
     result is not a valid harness.
@@ -164,185 +197,60 @@ def apply_edits(harness: Harness, edits: Iterable[Edit]) -> Harness:
         if len(members) > 1:
             names = ", ".join(chosen[i].short for i in members)
             raise EditInvalid(f"edits exclude each other: {names}")
-    for edit in sorted(chosen, key=lambda edit: not (edit.op is Op.SET and not edit.anchor)):
+    for edit in in_order(chosen):
         harness = apply_edit(harness, edit)
     return harness
 
 
+def in_order(edits: Iterable[Edit]) -> list[Edit]:
+    """As they are applied."""
+
+    def rank(edit: Edit) -> int:
+        if edit.component == SKILLS and edit.op is Op.APPEND:
+            return 0
+        return 1 if edit.is_whole else 2
+
+    return sorted(edits, key=rank)
+
+
 def apply_edit(harness: Harness, edit: Edit) -> Harness:
+    """Raises EditInvalid."""
+    for what, text in (("anchor", edit.anchor), ("content", edit.content)):
+        if problem := unstorable(text):
+            raise EditInvalid(f"{edit.component}: the {what} has {problem}")
     try:
-        return _appliers(edit)(harness, edit)
+        return applier(edit)(harness, edit)
     except HarnessInvalid as error:
         raise EditInvalid(f"{edit.component}: {error}") from error
-
-
-# --- one applier for each kind of component
-
-
-def _appliers(edit: Edit) -> Callable[[Harness, Edit], Harness]:
-    fixed: Mapping[str, Callable[[Harness, Edit], Harness]] = {
-        INSTRUCTIONS: _on_instructions,
-        DEMONSTRATIONS: _on_demonstrations,
-        SKILLS: _on_skills,
-        CONFIG: _on_config,
-        TOOLS: _on_tools,
-    }
-    if edit.component in fixed:
-        return fixed[edit.component]
-    if SKILL_FILE.fullmatch(edit.component):
-        return _on_skill
-    raise EditInvalid(
-        f"component {edit.component!r} cannot be edited; accepts {', '.join(fixed)} "
-        "and skills/<name>/SKILL.md"
-    )
-
-
-def _on_instructions(harness: Harness, edit: Edit) -> Harness:
-    return replace(harness, instructions=_edited_text(harness.instructions, edit))
-
-
-def _on_skill(harness: Harness, edit: Edit) -> Harness:
-    name = edit.component.split("/")[1]
-    skills = list(harness.skills)
-    at = _position(skills, lambda skill: skill.name == name, edit, f"skill {name}")
-    skill = skills[at]
-    if edit.op is Op.SET and edit.anchor == DESCRIPTION:
-        changed = replace(skill, description=edit.content)
-    else:
-        changed = replace(skill, body=_edited_text(skill.body, edit))
-    return _with_skills(harness, [*skills[:at], changed, *skills[at + 1 :]])
-
-
-def _on_skills(harness: Harness, edit: Edit) -> Harness:
-    skills = list(harness.skills)
-    if edit.op is Op.APPEND:
-        new = _skill_from(edit)
-        if new.name in {skill.name for skill in skills}:
-            raise EditInvalid(f"skills: {new.name!r} exists")
-        return _with_skills(harness, [*skills, new])
-    if edit.op is Op.DELETE:
-        at = _position(skills, lambda skill: skill.name == edit.anchor, edit, edit.anchor)
-        below = f"skills/{edit.anchor}/"
-        files = {k: v for k, v in harness.files.items() if not k.startswith(below)}
-        return _with_skills(replace(harness, files=files), [*skills[:at], *skills[at + 1 :]])
-    raise EditInvalid("skills: accepts append and delete; edit a skill by its own file")
-
-
-def _skill_from(edit: Edit) -> Skill:
-    """A new skill from JSON with name, description and body."""
-    try:
-        record = json.loads(edit.content)
-        new = Skill(record["name"], record["description"], record.get("body", ""))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise EditInvalid("skills: content accepts JSON with name, description, body") from error
-    return new
-
-
-def _with_skills(harness: Harness, skills: Sequence[Skill]) -> Harness:
-    for skill in skills:
-        values = {"name": skill.name, "description": skill.description, **skill.extra}
-        problems = frontmatter_problems(values, skill.name)
-        if problems or not isinstance(skill.body, str):
-            raise EditInvalid(f"skills/{skill.name}: {'; '.join(problems) or 'body is no text'}")
-    return replace(harness, skills=tuple(sorted(skills, key=lambda skill: skill.name)))
-
-
-def _on_demonstrations(harness: Harness, edit: Edit) -> Harness:
-    if edit.op is Op.SET:
-        return replace(harness, demonstrations=parse_demonstrations(edit.content))
-    items = list(harness.demonstrations)
-    new = [] if edit.op is Op.DELETE else [parse_demonstration(edit.content)]
-    changed = _edited_items(items, new, edit, lambda item: item.id == edit.anchor)
-    ids = [item.id for item in changed]
-    if len(set(ids)) < len(ids):
-        raise EditInvalid(f"{DEMONSTRATIONS}: id {new[0].id!r} exists")
-    return replace(harness, demonstrations=tuple(changed))
-
-
-def _on_config(harness: Harness, edit: Edit) -> Harness:
-    if edit.op is not Op.SET or not edit.anchor:
-        raise EditInvalid(f"{CONFIG}: accepts set, with the field's dotted name as anchor")
-    try:
-        value = json.loads(edit.content)
-    except ValueError as error:
-        raise EditInvalid(f"{CONFIG}: content accepts a JSON value: {error}") from error
-    values = config_values(harness)
-    *above, last = edit.anchor.split(".")
-    at = values
-    for part in above:
-        at = at.setdefault(part, {})
-        if not isinstance(at, dict):
-            raise EditInvalid(f"{CONFIG}: {edit.anchor} is not a field")
-    at[last] = value
-    return replace(harness, **read_config(values))
-
-
-def _on_tools(harness: Harness, edit: Edit) -> Harness:
-    if edit.op is not Op.SET:
-        raise EditInvalid(f"{TOOLS}: accepts set, with `tool` or `tool.parameter` as anchor")
-    name, _, parameter = edit.anchor.partition(".")
-    tools = [json.loads(json.dumps(tool)) for tool in harness.tools]
-    tool = tools[_position(tools, lambda item: item["name"] == name, edit, f"tool {name}")]
-    if parameter:
-        properties = tool.get("parameters", {}).get("properties", {})
-        if parameter not in properties:
-            raise EditInvalid(f"{TOOLS}: {name} has no parameter {parameter!r}")
-        properties[parameter]["description"] = edit.content
-    else:
-        tool["description"] = edit.content
-    return replace(harness, tools=tuple(tools))
-
-
-# --- bodies
-
-
-def paragraphs(text: str) -> list[str]:
-    """The blocks between blank lines, without the blank lines around them."""
-    blocks: list[list[str]] = [[]]
-    for line in text.replace("\r\n", "\n").split("\n"):
-        if line.strip():
-            blocks[-1].append(line.rstrip())
-        elif blocks[-1]:
-            blocks.append([])
-    return ["\n".join(block) for block in blocks if block]
-
-
-def _edited_text(text: str, edit: Edit) -> str:
-    if edit.op is Op.SET:
-        if edit.anchor:
-            raise EditInvalid(
-                f"{edit.component}: nothing is called {edit.anchor!r}; set accepts none"
-            )
-        blocks = paragraphs(edit.content)
-    else:
-        new = [] if edit.op is Op.DELETE else paragraphs(edit.content)
-        if edit.op is not Op.DELETE and not new:
-            raise EditInvalid(f"{edit.component}: the content is empty")
-        blocks = _edited_items(paragraphs(text), new, edit, lambda block: edit.anchor in block)
-    return "\n\n".join(blocks) + "\n" if blocks else ""
-
-
-def _edited_items(
-    items: Sequence[T], new: Sequence[T], edit: Edit, is_anchor: Callable[[T], bool]
-) -> list[T]:
-    if edit.op is Op.APPEND:
-        return [*items, *new]
-    if edit.op is Op.INSERT and not edit.anchor:
-        return [*new, *items]
-    at = _position(items, is_anchor, edit, edit.anchor)
-    kept = [items[at]] if edit.op is Op.INSERT else []
-    return [*items[:at], *kept, *new, *items[at + 1 :]]
-
-
-def _position(items: Sequence[Any], is_anchor: Callable[[Any], bool], edit: Edit, name: str) -> int:
-    found = [i for i, item in enumerate(items) if is_anchor(item)]
-    if len(found) != 1 or not name:
-        raise EditInvalid(
-            f"{edit.component}: the anchor {name!r} is in {len(found)} places; it must be in one"
-        )
-    return found[0]
 
 
 def demonstration_edit(item: Demonstration, **provenance: Any) -> Edit:
     """The edit that appends a demonstration."""
     return Edit(Op.APPEND, DEMONSTRATIONS, content=item.line(), **provenance)
+
+
+def with_whole_anchor(harness: Harness, edit: Edit) -> Edit:
+    """The same edit, anchored by the whole paragraph instead of some words of it.
+
+    Edits that mean one paragraph in different words are then seen to exclude each other, and a
+    paragraph that another edit adds cannot make the anchor ambiguous. An edit whose anchor is in no
+    paragraph, or in several, comes back as it is.
+    """
+    text = body_text(harness, edit.component)
+    if text is None or not edit.anchor or edit.op is Op.SET:
+        return edit
+    blocks = paragraphs(text)
+    found = [block for block in blocks if edit.anchor in block]
+    if edit.anchor in blocks or len(found) != 1:
+        return edit
+    return replace(edit, anchor=found[0])
+
+
+def body_text(harness: Harness, component: str) -> str | None:
+    """The text whose paragraphs an edit of the component acts on; None where it has none."""
+    if component == INSTRUCTIONS:
+        return harness.instructions
+    if SKILL_FILE.fullmatch(component):
+        name = component.split("/")[1]
+        return next((skill.body for skill in harness.skills if skill.name == name), None)
+    return harness.files.get(component) if REFERENCE_FILE.fullmatch(component) else None

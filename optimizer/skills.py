@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
-
-from optimizer.canonical import yaml_text
+from optimizer.canonical import read_yaml, unix_lines, yaml_text
 from optimizer.errors import HarnessInvalid
+from optimizer.paragraphs import unmarked
 
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -22,6 +21,9 @@ MAX_DESCRIPTION_CHARS = 1_024
 MAX_COMPATIBILITY_CHARS = 500
 MAX_BODY_LINES = 500
 MAX_BODY_TOKENS = 5_000
+
+
+LINK = re.compile(r"(?<![\w/])(?:\./)?((?:references|scripts|assets)/[\w./-]*\w)")
 
 
 def estimated_tokens(text: str) -> int:
@@ -37,6 +39,11 @@ class Skill:
     extra: Mapping[str, Any] = field(default_factory=dict)
     """The optional frontmatter fields that are present."""
 
+    @property
+    def told(self) -> str:
+        """The body as the model reads it: without the marks of protected parts."""
+        return unmarked(self.body)
+
     def text(self) -> str:
         """SKILL.md, with the fields in their specified order."""
         values = {"name": self.name, "description": self.description, **self.extra}
@@ -47,13 +54,13 @@ class Skill:
 def parse_skill(text: str, folder: str) -> Skill:
     """The skill in a SKILL.md of the folder of that name. Raises HarnessInvalid."""
     where = f"skills/{folder}/SKILL.md"
-    lines = text.replace("\r\n", "\n").split("\n")
+    lines = unix_lines(text.removeprefix("\ufeff")).split("\n")
     if lines[0].rstrip() != "---" or "---" not in [line.rstrip() for line in lines[1:]]:
         raise HarnessInvalid(f"{where}: must begin with frontmatter between two lines of ---")
     end = next(i for i, line in enumerate(lines) if i > 0 and line.rstrip() == "---")
     try:
-        values = yaml.safe_load("\n".join(lines[1:end]))
-    except yaml.YAMLError as error:
+        values = read_yaml("\n".join(lines[1:end]))
+    except ValueError as error:
         raise HarnessInvalid(f"{where}: frontmatter is not YAML: {error}") from error
     if not isinstance(values, dict):
         raise HarnessInvalid(f"{where}: frontmatter must hold fields: {', '.join(FIELDS)}")
@@ -101,6 +108,11 @@ def body_problems(body: str) -> list[str]:
     if estimated_tokens(body) > MAX_BODY_TOKENS:
         found.append(f"body: about {estimated_tokens(body)} tokens; advised are {MAX_BODY_TOKENS}")
     return found
+
+
+def linked_files(text: str) -> list[str]:
+    """Files of the skill that a text names, relative to its folder, in order, each once."""
+    return list(dict.fromkeys(found[1] for found in LINK.finditer(text)))
 
 
 def _text_problems(values: Mapping[str, Any], key: str, most: int) -> list[str]:
