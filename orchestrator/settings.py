@@ -204,7 +204,9 @@ JOB_SWEEP_S = env_seconds("SWITCHBACK_JOB_SWEEP_S", default=1)
 JOB_GRACE_S = env_seconds("SWITCHBACK_JOB_GRACE_S", default=5)
 # Jobs that one worker process runs at a time; each is a thread that waits most of the time.
 WORKER_SLOTS = env_int("SWITCHBACK_WORKER_SLOTS", default=4)
-GPU_SLOTS = env_int("SWITCHBACK_GPU_SLOTS", default=1)
+# One training job each: `cpu`, `cuda:0`, or with its memory in MB `cuda:0=80000`.
+TRAINING_DEVICES = env_list("SWITCHBACK_TRAINING_DEVICES", default=["cpu"])
+GPU_SLOTS = env_int("SWITCHBACK_GPU_SLOTS", default=len(TRAINING_DEVICES))
 # After how long an environment server that nobody uses is stopped.
 SERVER_IDLE_S = env_seconds("SWITCHBACK_SERVER_IDLE_S", default=300)
 JOB_QUEUES = ["default", "rollouts", "gpu"]

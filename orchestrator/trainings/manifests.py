@@ -1,0 +1,121 @@
+"""From settings to the frozen manifest of a job, and what it is estimated to take."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from django.conf import settings as django_settings
+
+from orchestrator.runs.models import RunState
+from orchestrator.trainings.origins import Work
+from training.errors import ConfigurationError
+from training.estimate import ModelShape, Pace, estimate
+from training.manifest import (
+    BatchPart,
+    BudgetPart,
+    EvaluationPart,
+    ExecutionPart,
+    LoraPart,
+    Manifest,
+    ModelPart,
+    OptimiserPart,
+)
+from training.models import Checkpoint, TrainingRun, TrainingRunKind
+from training.schedule import RateSpec
+from training.types import AdvantageMode, AdvantageSpec, EnvNorm, ObjectiveSpec
+
+LOOKED_BACK = 20
+"""Newest steps of the same model from which the pace is taken."""
+
+
+def manifest_of(work: Work, **data: Any) -> Manifest:
+    """Everything that decides the result, written out; `data` is for the record.
+
+    Raises ConfigurationError or ValueError that names the field.
+    """
+    settings = work.settings
+    return Manifest(
+        model=ModelPart(
+            folder=str(django_settings.MODEL_DIR),
+            name=work.model.model,
+            initial_adapter=work.model.adapter_path or None,
+        ),
+        lora=LoraPart(rank=settings.lora_rank, alpha=settings.lora_alpha),
+        objective=ObjectiveSpec(
+            lambda_env=settings.env_loss_weight,
+            env_norm=EnvNorm(settings.env_normalisation),
+            policy_temperature=settings.temperature,
+            advantage=AdvantageSpec(mode=AdvantageMode(settings.advantage)),
+        ),
+        optimiser=OptimiserPart(
+            rate=RateSpec(base=settings.learning_rate, warmup_steps=settings.warmup_steps),
+            clip_norm=settings.clip_norm,
+        ),
+        batch=BatchPart(
+            groups_per_step=settings.groups,
+            group_size=settings.samples,
+            budget_tokens=settings.budget_tokens,
+        ),
+        sampling={"temperature": settings.temperature},
+        data={
+            "environment_sha256": work.environment_version.sha256,
+            "rubric_sha256": work.rubric_version.sha256,
+            "harness_sha256": work.harness.sha256,
+            **data,
+        },
+        seed=work.seed,
+        execution=ExecutionPart(
+            device=settings.device,
+            threads=settings.threads,
+            measures_entropy=False,
+            interpreter=settings.interpreter,
+        ),
+        evaluation=EvaluationPart(every_steps=settings.evaluate_every),
+        budgets=BudgetPart(steps=settings.steps),
+    )
+
+
+def estimate_of(manifest: Manifest) -> dict[str, Any]:
+    """`training.estimate.Estimate` as JSON; with `error` alone where the model cannot be read."""
+    try:
+        shape = ModelShape.of_folder(Path(manifest.model.folder))
+    except ConfigurationError as error:
+        return {"error": str(error)}
+    return asdict(estimate(manifest, shape, _pace(manifest)))
+
+
+def _pace(manifest: Manifest) -> Pace:
+    """Medians over the newest steps that the same model was trained for on such a device."""
+    steps = Checkpoint.objects.filter(
+        training_job__manifest__model__name=manifest.model.name,
+        training_job__manifest__execution__device=manifest.execution.device,
+    ).order_by("-id")[:LOOKED_BACK]
+    metrics = [step.metrics for step in steps]
+    runs = (
+        TrainingRun.objects.filter(
+            kind=TrainingRunKind.STEP,
+            run__state=RunState.COMPLETED,
+            training_job__manifest__model__name=manifest.model.name,
+        )
+        .select_related("run")
+        .order_by("-id")[:LOOKED_BACK]
+    )
+    seconds = [
+        (each.run.ended_at - each.run.started_at).total_seconds() / n
+        for each in runs
+        if each.run.ended_at and each.run.started_at and (n := each.run.rollouts.count())
+    ]
+    return Pace(
+        tokens_per_rollout=_median(
+            [m["row_tokens"] / m["rollouts"] for m in metrics if m.get("rollouts")]
+        ),
+        update_tokens_per_s=_median([m["tokens_per_s"] for m in metrics if m.get("tokens_per_s")]),
+        rollout_s=_median(seconds),
+    )
+
+
+def _median(values: list[float]) -> float | None:
+    return median(values) if values else None
