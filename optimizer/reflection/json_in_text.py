@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from typing import Any
 
 MAX_CHARS = 400_000
@@ -32,7 +33,9 @@ class _TwiceNamed(ValueError):
 
 def object_with(text: str, field: str) -> dict[str, Any]:
     """Raises NoAnswer."""
-    text = _without_reasoning(text)
+    # An answer that stands first may speak of such tags; that is for the linter.
+    if not text.lstrip("\ufeff \t\r\n").startswith(("{", "`")):
+        text = _without_reasoning(text)
     if not text.strip():
         raise NoAnswer("the reply is empty")
     if len(text) > MAX_CHARS:
@@ -55,20 +58,17 @@ def _without_reasoning(text: str) -> str:
     closings = list(_CLOSING.finditer(rest))
     if closings:  # templates may swallow the opening tag
         rest = rest[closings[-1].end() :]
-    if _OPENING.search(_outside_strings(rest)):
+    if _OPENING.match(rest.lstrip()):
         raise NoAnswer("the reasoning does not end: the reply was cut off")
     return rest
-
-
-def _outside_strings(text: str) -> str:
-    """An edit may speak of such a tag; that is for the linter."""
-    return re.sub(r'"(?:\\.|[^"\\])*"', '""', text, flags=re.DOTALL)
 
 
 def _scan(text: str, field: str) -> tuple[list[dict[str, Any]], str]:
     """Outermost objects with the field, and what is wrong with one that cannot be read."""
     found: list[dict[str, Any]] = []
     name = re.compile(rf'"{re.escape(field)}"\s*:', re.IGNORECASE)
+    places = [match.start() for match in name.finditer(text)]
+    closings = _closings(text)
     at = tried = 0
     while (start := text.find("{", at)) >= 0:
         if (tried := tried + 1) > MAX_BRACKETS:
@@ -76,8 +76,9 @@ def _scan(text: str, field: str) -> tuple[list[dict[str, Any]], str]:
         try:
             value, end = _DECODER.raw_decode(text, start)
         except (ValueError, RecursionError) as error:
-            closing = _closing(text, start)
-            if name.search(text, start, closing):
+            closing = closings.get(start, len(text))
+            following = bisect_left(places, start)
+            if following < len(places) and places[following] < closing:
                 return [], _why(error, text, start, closing)
             at = start + 1
             continue
@@ -102,14 +103,16 @@ def _why(error: Exception, text: str, start: int, closing: int) -> str:
     return "the JSON object cannot be read: it is nested too deeply"
 
 
-def _closing(text: str, start: int) -> int:
-    """Where the bracket at `start` closes, quotation marks not looked at; else the text's end."""
-    depth = 0
-    for match in _BRACES.finditer(text, start):
-        depth += 1 if match[0] == "{" else -1
-        if depth == 0:
-            return match.end()
-    return len(text)
+def _closings(text: str) -> dict[int, int]:
+    """Where each bracket closes, quotation marks not looked at; those that never do are left out."""
+    found: dict[int, int] = {}
+    open_ones: list[int] = []
+    for match in _BRACES.finditer(text):
+        if match[0] == "{":
+            open_ones.append(match.start())
+        elif open_ones:
+            found[open_ones.pop()] = match.end()
+    return found
 
 
 def _pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -66,6 +66,7 @@ class Raw:
 
     status: int = 200
     text: str = "{}"
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -227,6 +228,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(raw.status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
+        for name, value in raw.headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
 
