@@ -71,6 +71,7 @@ INSTALLED_APPS = [
     "orchestrator.agents",
     "orchestrator.runs",
     "orchestrator.proposing",
+    "orchestrator.trainings",
     "orchestrator.searches",
     "orchestrator.climbs",
     "orchestrator.tryouts",
