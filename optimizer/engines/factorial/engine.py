@@ -42,17 +42,18 @@ from optimizer.engines.contract import (
     Server,
     Tried,
 )
-from optimizer.engines.factorial.design import balanced
-from optimizer.engines.factorial.pool import (
-    NOISE_VARIANCE,
-    TASK_VARIANCE,
-    Bundle,
-    Pool,
+from optimizer.engines.factorial.planning import (
+    Observation,
+    Sizes,
+    active,
+    fitted,
+    next_wave,
+    with_leaders,
 )
+from optimizer.engines.factorial.pool import NOISE_VARIANCE, Bundle, Pool
 from optimizer.errors import SearchInvalid
-from optimizer.gaussian import Posterior, fit
-from optimizer.gaussian import Row as Observed
-from optimizer.seeds import derive, generator
+from optimizer.gaussian import Posterior
+from optimizer.seeds import derive
 from optimizer.tasks import TaskRef, passes
 
 MODEL_ERROR_VARIANCE = 0.05**2
@@ -66,6 +67,8 @@ class FactorialSettings:
 
     evidence: int = 12
     """Rollouts of the seed before anything is proposed."""
+    watch: tuple[str, ...] = ()
+    """Keys of the tasks that these are on; empty: the first of the passes over all."""
     wave_blocks: int = 12
     """Bundles that are planned together; after each wave the effects are estimated anew."""
     tasks_per_block: int = 1
@@ -73,7 +76,11 @@ class FactorialSettings:
     """Waves between two rounds of proposals."""
     max_rounds: int = 1_000
     entry_support: int = 2
-    """Distinct tasks behind an edit before it is tried."""
+    """Distinct tasks behind an edit before it is tried …"""
+    least: int = 3
+    """… unless fewer than so many are on trial: then those with most support enter without."""
+    early_share: float = 0.3
+    """Of the search's rollouts, in which every other bundle is small."""
     active: int = 14
     """Edits on trial at a time."""
     leaders: int = 6
@@ -92,13 +99,6 @@ class FactorialSettings:
                 raise SearchInvalid(f"{name}: accepts at least 1, got {getattr(self, name)}")
         if not 0.0 <= self.race_share < 1.0:
             raise SearchInvalid(f"race_share: accepts 0 to below 1, got {self.race_share}")
-
-
-@dataclass(frozen=True)
-class Observation:
-    bundle: Bundle
-    task: str
-    score: float
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,6 @@ class _Screening:
     observations: list[Observation] = field(default_factory=list)
     replicates: Counter[tuple[str, str]] = field(default_factory=Counter)
     tried: list[Bundle] = field(default_factory=list)
-    leaders: tuple[int, ...] = ()
     rounds: int = 0
     spent: int = 0
 
@@ -149,7 +148,10 @@ class _Screening:
 
     def _evidence(self) -> None:
         n = min(self.settings.evidence, self._left_to_screen())
-        requests = [self._request(Phase.EVIDENCE, (), task) for task in self._tasks(n, ())]
+        chosen = [task for task in self.task.train if task.key in self.settings.watch]
+        tasks = chosen[:n] if chosen else self._tasks(n, ())
+        n = len(tasks)
+        requests = [self._request(Phase.EVIDENCE, (), task) for task in tasks]
         self._learn([()] * n, requests, n, "watching the seed harness")
         self._propose()
 
@@ -159,12 +161,24 @@ class _Screening:
         known = self.server.edits(Ask(self.rounds, SEED, tuple(self.rows)))
         self.rounds += 1
         have = {edit.sha256: i for i, edit in enumerate(self.edits)}
+        waiting = []
         for edit in known:
             at = have.get(edit.sha256)
             if at is not None:
                 self.edits[at] = edit  # its support may have grown
             elif edit.support >= self.settings.entry_support:
                 self.edits.append(edit)
+            else:
+                waiting.append(edit)
+        # Proposers that never say the same thing twice would otherwise starve the screen.
+        lacking = self.settings.least - self._on_trial()
+        waiting.sort(key=lambda edit: -edit.support)
+        self.edits += waiting[: max(0, lacking)]
+
+    def _on_trial(self) -> int:
+        if not self.edits:
+            return 0
+        return len(active(self._pool(), tuple(self.observations), self.settings.active))
 
     # --- screen
 
@@ -187,56 +201,18 @@ class _Screening:
             self._learn(whose, requests, planned, f"trying {len(self.edits)} edits, wave {waves}")
 
     def _wave(self) -> list[Bundle]:
-        n = self.settings.wave_blocks
         if not self.edits:
-            return [()] * n
-        seed = (self.task.seed, "wave", self.spent)
-        pool = self._pool()
-        if not any(seen.bundle for seen in self.observations) and pool.demonstrations:
-            return balanced(pool, n, *seed)
-        known = self._fit(pool)
-        allowed = self._active(pool, known)
-        found: list[Bundle] = []
-        taken = set(self.tried) if self.settings.tasks_per_block > 1 else set()
-        for block in range(n):
-            bundle: Bundle = ()
-            for attempt in range(8):
-                theta = known.draw(generator(*seed, block, attempt))
-                bundle = pool.best(theta, allowed)
-                if bundle not in taken:
-                    break
-            if self.settings.tasks_per_block > 1:
-                taken.add(bundle)
-            found.append(bundle)
-        return found
-
-    def _active(self, pool: Pool, known: Posterior) -> list[int]:
-        scores = []
-        for i in range(len(pool.edits)):
-            mean, sd = known.sum_of(pool.effect_columns(i))
-            if mean + 1.3 * sd > 0.01:
-                scores.append((mean + sd, i))
-        demonstrations = [i for _, i in scores if pool.edits[i].is_demonstration]
-        others = sorted((s for s in scores if not pool.edits[s[1]].is_demonstration), reverse=True)
-        return sorted([*demonstrations, *(i for _, i in others[: self.settings.active])])
+            return [()] * self.settings.wave_blocks
+        # Blocks of several tasks are worth more when they differ; single rollouts may repeat.
+        taken = tuple(self.tried) if self.settings.tasks_per_block > 1 else ()
+        is_early = self.spent < self.settings.early_share * self.task.rollouts
+        sizes = Sizes(self.settings.wave_blocks, self.settings.active, is_early)
+        seed = derive(self.task.seed, "wave", self.spent)
+        return list(next_wave(self._pool(), tuple(self.observations), taken, sizes, seed))
 
     def _pool(self) -> Pool:
-        plain = Pool(tuple(self.edits), self.leaders, self.settings.max_demonstrations)
-        return plain
-
-    def _fit(self, pool: Pool) -> Posterior:
-        rows = [Observed(pool.columns(o.bundle), o.task, o.score) for o in self.observations]
-        return fit(rows, pool.prior_variance, group_variance=TASK_VARIANCE, noise=NOISE_VARIANCE)
-
-    def _choose_leaders(self) -> None:
-        """Those that stand out most, in either direction: their pairs are worth a column."""
-        pool = Pool(tuple(self.edits), (), self.settings.max_demonstrations)
-        known = self._fit(pool)
-        strength = []
-        for i in pool.others:
-            mean, sd = known.sum_of((1 + i,))
-            strength.append((-(mean + sd), i))
-        self.leaders = tuple(sorted(i for _, i in sorted(strength)[: self.settings.leaders]))
+        plain = Pool(tuple(self.edits), (), self.settings.max_demonstrations)
+        return with_leaders(plain, tuple(self.observations), self.settings.leaders)
 
     def _learn(
         self, whose: Sequence[Bundle], requests: Sequence[Request], planned: int, text: str
@@ -249,15 +225,13 @@ class _Screening:
             if row.score is not None:
                 self.observations.append(Observation(bundle, row.task, row.score))
         self.tried += [bundle for bundle in dict.fromkeys(whose) if bundle not in self.tried]
-        if self.edits and self.settings.leaders:
-            self._choose_leaders()
 
     # --- race
 
     def _race(self) -> list[Candidate]:
         """Candidates that promise more than the seed, best first."""
         pool = self._pool()
-        known = self._fit(pool)
+        known = fitted(pool, tuple(self.observations))
         runners = [b for b in self._runners(pool, known) if b][: self.settings.race_candidates]
         per_arm = self.race_rollouts // len(runners) if len(runners) > 1 else 0
         predicted = {b: known.sum_of(pool.columns(b)) for b in runners}
@@ -277,7 +251,7 @@ class _Screening:
         for bundle in runners:
             scores = [s for r in lanes[bundle] if (s := by_key.get(r.key)) is not None]
             self.arms[bundle] = _arm(*predicted[bundle], scores)
-        base = self._fit(self._pool()).sum_of((0,))[0]
+        base = fitted(self._pool(), tuple(self.observations)).sum_of((0,))[0]
         ranked = sorted(
             (b for b in runners if self.arms[b][2] > base),
             key=lambda b: (-self.arms[b][2], len(b), b),
@@ -295,7 +269,7 @@ class _Screening:
             # Whether the least certain edit belongs there is what a race should settle.
             found.append(plainer)
         additive = Pool(pool.edits, (), pool.max_demonstrations)
-        simple = self._fit(additive)
+        simple = fitted(additive, tuple(self.observations))
         theta = list(simple.mean)
         for i in range(len(pool.edits)):
             theta[1 + i] -= self.settings.keep * math.sqrt(simple.covariance[1 + i][1 + i])
@@ -343,7 +317,7 @@ class _Screening:
         self, ranked: tuple[Candidate, ...], reason: str, *, is_measured: bool = True
     ) -> Found:
         pool = self._pool()
-        known = self._fit(pool)
+        known = fitted(pool, tuple(self.observations))
         estimates = self._estimates(pool, known)
         winner = {edit.sha256 for edit in ranked[0].edits} if ranked else set()
         return Found(

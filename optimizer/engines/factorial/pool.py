@@ -27,8 +27,8 @@ FIRST_STEP_VARIANCE = 0.35**2
 """Of the first demonstration against none; anything from no effect to everything is plausible."""
 STEP_VARIANCE = 0.15**2
 """Of each further demonstration."""
-SIZES = (3, 5, 7, 10, 14)
-SIZE_VARIANCE = 0.05**2
+SIZES = (2, 3, 4, 5, 6, 8, 10, 14)
+SIZE_VARIANCE = 0.06**2
 PAIR_VARIANCE = 0.08**2
 NOISE_VARIANCE = 0.2
 
@@ -110,10 +110,18 @@ class Pool:
 
     # --- the best bundle
 
-    def best(self, theta: Sequence[float], allowed: Iterable[int] | None = None) -> Bundle:
-        """The bundle with the highest predicted score if the columns' values were `theta`."""
+    def best(
+        self,
+        theta: Sequence[float],
+        allowed: Iterable[int] | None = None,
+        most: int | None = None,
+    ) -> Bundle:
+        """The bundle with the highest predicted score if the columns' values were `theta`, with at
+        most `most` edits besides demonstrations.
+        """
         may = set(range(len(self.edits)) if allowed is None else allowed)
-        return tuple(sorted([*self._best_others(theta, may), *self._best_demos(theta, may)]))
+        cap = len(self.edits) if most is None else most
+        return tuple(sorted([*self._best_others(theta, may, cap), *self._best_demos(theta, may)]))
 
     def _best_demos(self, theta: Sequence[float], may: set[int]) -> list[int]:
         ranked = sorted((i for i in self.demonstrations if i in may), key=lambda i: -theta[1 + i])
@@ -124,12 +132,12 @@ class Pool:
                 best_value, best_number = value, number
         return ranked[:best_number]
 
-    def _best_others(self, theta: Sequence[float], may: set[int]) -> list[int]:
+    def _best_others(self, theta: Sequence[float], may: set[int], most: int) -> list[int]:
         step_at = {size: theta[self.size_column(k)] for k, size in enumerate(self.sizes)}
         free = self._free_levels(theta, may)
         best: list[int] = []
         best_value = 0.0
-        for chosen, blocked in self._subsets_of_leaders(may):
+        for chosen, blocked in self._subsets_of_leaders(may, most):
             value = sum(theta[1 + i] for i in chosen)
             value += sum(theta[self._pair_column[p]] for p in combinations(chosen, 2))
             value += sum(step for size, step in step_at.items() if size <= len(chosen))
@@ -137,6 +145,8 @@ class Pool:
             if value > best_value:
                 best, best_value = list(chosen), value
             for gain, i, factor in free:
+                if len(chosen) + len(added) >= most:
+                    break
                 if factor in blocked:
                     continue
                 added.append(i)
@@ -145,10 +155,12 @@ class Pool:
                     best, best_value = [*chosen, *added], value
         return best
 
-    def _subsets_of_leaders(self, may: set[int]) -> Iterator[tuple[tuple[int, ...], set[int]]]:
+    def _subsets_of_leaders(
+        self, may: set[int], most: int
+    ) -> Iterator[tuple[tuple[int, ...], set[int]]]:
         """Each with the factors that it occupies; no two levels of one factor."""
         leaders = [i for i in self.leaders if i in may]
-        for size in range(len(leaders) + 1):
+        for size in range(min(len(leaders), most) + 1):
             for chosen in combinations(leaders, size):
                 factors = {self._factor_of[i] for i in chosen}
                 if len(factors) == size:
