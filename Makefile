@@ -12,6 +12,9 @@ hash = $(shell cat $(1) | sha256sum | cut -c1-16)
 APP_FILES := requirements/base.txt requirements/env.txt requirements/ml.txt
 APP_STAMP := $(VENV)/installed-app-$(call hash,$(APP_FILES))
 DEV_STAMP := $(VENV)/installed-dev-$(call hash,$(APP_FILES) requirements/dev.txt)
+# Rivals of a benchmark, in an environment of their own (docs/dependencies.md says why).
+RIVALS := $(VENV)/bench
+RIVALS_STAMP := $(RIVALS)/installed-$(call hash,requirements/bench.txt)
 PIP := $(PY) -m pip install -qq --disable-pip-version-check
 
 # Flags of `make demo`: EXIT=1 ends after the climb, FULL=1 takes more tasks and steps, PORT=8001.
@@ -20,7 +23,7 @@ DEMO_FLAGS := $(if $(EXIT),--exit) $(if $(FULL),--full) $(if $(PORT),--port $(PO
 JOBS ?= 2
 PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
-.PHONY: help demo up install install-dev tools test test-all lint format types contracts bench example try-public-envs lock clean distclean
+.PHONY: help demo up install install-dev tools test test-all lint format types contracts bench bench-rivals example try-public-envs lock clean distclean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,8 +58,10 @@ types: $(DEV_STAMP) ## check the types of the whole tree
 contracts: $(DEV_STAMP) ## check the direction of imports
 	@$(VENV)/bin/lint-imports
 
-bench: $(DEV_STAMP) ## print a benchmark's figures (NAME=live; all without a name)
-	@$(PY) -m benchmarks $(NAME)
+bench: $(DEV_STAMP) $(if $(filter optimizer%,$(or $(NAME),optimizer)),bench-rivals) ## print a benchmark's figures (NAME=live; all without a name; ARGS="--worlds 20")
+	@BENCH_PYTHON=$(abspath $(RIVALS))/bin/python $(PY) -m benchmarks $(NAME) $(ARGS)
+
+bench-rivals: $(RIVALS_STAMP) ## install the optimisers that ours is measured against
 
 try-public-envs: $(APP_STAMP) ## run public environments from a checkout (OPENENV=folder)
 	@test -n "$(OPENENV)" || { echo "name a checkout of github.com/huggingface/OpenEnv: make $@ OPENENV=folder" >&2; exit 1; }
@@ -87,6 +92,12 @@ $(DEV_STAMP): | $(PY)
 	@echo "installing the product and what its tests need into $(VENV) (a few minutes)"
 	@$(PIP) $(addprefix -r ,$(APP_FILES)) -r requirements/dev.txt
 	@rm -f $(VENV)/installed-*; touch $@ $(APP_STAMP)
+
+$(RIVALS_STAMP): | $(PY)
+	@echo "installing the rivals of the benchmark into $(RIVALS)"
+	@$(PY) -m venv $(RIVALS)
+	@$(RIVALS)/bin/python -m pip install -qq --disable-pip-version-check -r requirements/bench.txt
+	@rm -f $(RIVALS)/installed-*; touch $@
 
 $(PY):
 	@for python in "$${PYTHON:-python3}" python3.13 python3.12 python3.11; do \

@@ -1,4 +1,7 @@
-"""`python -m benchmarks NAME…`: runs the named benchmarks, all of them without a name."""
+"""`python -m benchmarks NAME…`: runs the named benchmarks, all of them without a name.
+
+Options behind one name go to that benchmark: `python -m benchmarks optimizer --worlds 20`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,12 @@ def names() -> list[str]:
     return sorted(name for name in found if name not in _NOT_BENCHMARKS)
 
 
-def main(wanted: list[str]) -> int:
+def main(words: list[str]) -> int:
+    options_at = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
+    wanted, options = words[:options_at], words[options_at:]
+    if options and len(wanted) != 1:
+        print(f"options ({' '.join(options)}) need the name of one benchmark before them")
+        return 2
     if unknown := set(wanted) - set(names()):
         print(f"unknown: {', '.join(sorted(unknown))}; there are: {', '.join(names())}")
         return 2
@@ -29,7 +37,8 @@ def main(wanted: list[str]) -> int:
         # A process each: settings, and with them the data folder, are read once per process.
         codes = [subprocess.call([sys.executable, "-m", "benchmarks", name]) for name in wanted]
         return max(codes)
-    figures = importlib.import_module(f"benchmarks.{wanted[0]}").run()
+    run = importlib.import_module(f"benchmarks.{wanted[0]}").run
+    figures = run(options) if options else run()
     is_missed = False
     for figure in figures:
         print(figure.line(), flush=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.optimizer.worlds import Run
 
 OURS = "ours"
-RIVALS = ("gepa", "gepa-8", "gepa-2x4", "gepa-2x4-best", "gepa-2x2-8-best", "skillopt")
+RIVALS = (
+    *("gepa", "gepa-8", "gepa-2x4", "gepa-2x4-best", "gepa-2x2-8-best", "gepa-8-ledger"),
+    "skillopt",
+)
 """They run in an environment of their own (`requirements/bench.txt`)."""
 DEFAULT = (OURS, *RIVALS)
 
@@ -21,9 +23,8 @@ def is_rival(name: str) -> bool:
 def make(name: str, settings: Mapping[str, Any]) -> Run:
     """The engine of that name. Raises ValueError.
 
-    `ours` is the product's default; `ours:race` another engine of ours by its registered name;
-    `module:factory` anything that makes an `optimizer.engines.contract.Engine` from settings.
-    `-80` behind any of them reads 80 failing traces and no more. `one-shot` does not search.
+    `ours` is the product's default and `ours:race` another engine of ours by its registered name;
+    `-80` behind either reads 80 failing traces and no more. `one-shot` does not search.
     """
     if name.startswith("gepa"):
         from benchmarks.optimizer.rival_gepa import configured
@@ -39,17 +40,7 @@ def make(name: str, settings: Mapping[str, Any]) -> Run:
     if name == "one-shot":
         return ours.one_shot
     plain = name.removesuffix("-80")
-    lessons = None if plain == name else 80
-    return ours.searched(_engine(plain, settings), lessons=lessons)
-
-
-def _engine(name: str, settings: Mapping[str, Any]) -> Any:
-    if name == OURS or name.startswith(f"{OURS}:"):
-        from optimizer.engines.factorial import Factorial, FactorialSettings
-
-        return Factorial(FactorialSettings(**settings))
-    module, _, factory = name.partition(":")
-    try:
-        return getattr(importlib.import_module(module), factory)(**settings)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"engine {name!r} is unknown: {error}") from error
+    if plain != OURS and not plain.startswith(f"{OURS}:"):
+        raise ValueError(f"engine {name!r} is unknown")
+    engine = plain.removeprefix(OURS).lstrip(":") or "factorial"
+    return ours.searched(engine, settings, lessons=None if plain == name else 80)

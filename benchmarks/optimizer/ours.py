@@ -4,21 +4,25 @@ A lesson is one edit, appended to the instructions; its support is the number of
 taught it. All failing traces are read, as reading costs nothing here; `lessons` limits how many.
 
 A quarter of the budget is set aside for certification on select tasks, which the search never
-sees. Claimed is what the certificate's fresh pairs show, or 0 where the seed is shipped.
+sees. All of its pairs are run, also behind the crossing that decides, so that their mean is free of
+the bias of stopping. Claimed is that mean, or 0 where the seed is shipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
 
 from benchmarks.optimizer.proposer import ranked
 from benchmarks.optimizer.worlds import Claim, Run, Server, extend
+from optimizer.certification import Certifier, CertifyPlan
 from optimizer.edits import Edit, Op
-from optimizer.engines.contract import SEED, Ask, Candidate, Doing, Engine, Request, Row, SearchTask
+from optimizer.engines.contract import SEED, Ask, Candidate, Doing, Phase, Request, Row
 from optimizer.errors import BudgetSpent
 from optimizer.harness import INSTRUCTIONS
-from optimizer.statistics import EProcess, Verdict, e_process
+from optimizer.search_plan import SearchPlan, search
 from optimizer.tasks import TaskRef, passes
 
 CERTIFY_SHARE = 0.25
@@ -84,60 +88,43 @@ def lesson_edit(lesson: str, support: int) -> Edit:
     )
 
 
-@dataclass(frozen=True)
-class Certified:
-    test: EProcess
-    mean: float
-    """Difference on all pairs that were run."""
-
-
-def certify(server: Server, document: str, seed: int) -> Certified | None:
-    """Fresh pairs of the document and the seed until fewer than two rollouts are left."""
-    world = server.world
-    select = tuple(TaskRef(str(i)) for i in range(len(world.select)))
-    order = passes(select, seed, "select")
-    differences: list[float] = []
-    while server.left >= 2:
-        task = world.select[int(next(order).key)]
-        base = server.rollout(task, world.seed_document).reward
-        differences.append(server.rollout(task, document).reward - base)
-    if not differences:
-        return None
-    return Certified(e_process(differences), sum(differences) / len(differences))
-
-
-def claim_of(server: Server, document: str, seed: int) -> Claim:
-    """What may be said about a document, and what is shipped: the seed where its pairs are against
-    it.
-    """
-    found = certify(server, document, seed)
-    if found is None or found.mean <= 0:
-        return Claim(server.world.seed_document)
-    return Claim(document, found.mean, found.test.verdict is Verdict.IMPROVED)
-
-
-def searched(engine: Engine, *, lessons: int | None = None) -> Run:
-    """An engine of ours, its winner certified."""
+def searched(engine: str, settings: Mapping[str, Any], *, lessons: int | None = None) -> Run:
+    """A whole search of ours, certificate included."""
 
     def run(server: Server, seed: int) -> Claim:
         adapter = WorldServer(server, lessons=lessons)
-        reserve = int(server.budget * CERTIFY_SHARE)
-        task = SearchTask(train=adapter.train, rollouts=server.budget - reserve, seed=seed)
-        found = engine.run(task, adapter)
-        if not found.ranked:
-            return Claim(server.world.seed_document)
-        return claim_of(server, adapter.document(found.ranked[0]), seed)
+        pairs = int(server.budget * CERTIFY_SHARE) // 2
+        plan = SearchPlan(
+            train=adapter.train,
+            select=adapter.select,
+            search_rollouts=server.budget - 2 * pairs,
+            certify_pairs=pairs,
+            engine=engine,
+            engine_settings=settings,
+            seed=seed,
+            to_the_end=True,
+        )
+        found = search(plan, adapter)
+        return Claim(adapter.document(found.shipped), found.claimed, found.is_promotable)
 
     return run
 
 
 def one_shot(server: Server, seed: int) -> Claim:
-    """No search: the most frequent lessons of the seed's failures, all at once."""
-    world = server.world
-    order = passes([TaskRef(str(i)) for i in range(len(world.train))], seed, "train")
-    lessons = [
-        server.rollout(world.train[int(next(order).key)], world.seed_document).lesson
-        for _ in range(min(ONE_SHOT_ROLLOUTS, server.budget // 2))
-    ]
-    chosen = ranked(world.seed_document, lessons)[:ONE_SHOT_LESSONS]
-    return claim_of(server, extend(world, world.seed_document, chosen), seed)
+    """No search: the most frequent lessons of the seed's failures, all at once, certified."""
+    adapter = WorldServer(server)
+    n = min(ONE_SHOT_ROLLOUTS, server.budget // 2)
+    used: Counter[str] = Counter()
+    requests = []
+    for task in islice(passes(adapter.train, seed, "train"), n):
+        requests.append(Request(Phase.EVIDENCE, SEED, task.key, used[task.key], seed))
+        used[task.key] += 1
+    rows = adapter.rollouts(requests, Doing(Phase.EVIDENCE, 0, n, "watching the seed"))
+    lessons = ranked(server.world.seed_document, [row.lesson for row in rows])
+    candidate = Candidate(tuple(lesson_edit(lesson, 1) for lesson in lessons[:ONE_SHOT_LESSONS]))
+    plan = CertifyPlan(adapter.select, pairs=server.left // 2, seed=seed, to_the_end=True)
+    certificate = Certifier(plan, adapter).certify(candidate)
+    gain = certificate.comparison.mean or 0.0
+    if gain <= 0:
+        return Claim(server.world.seed_document)
+    return Claim(adapter.document(candidate), gain, certificate.is_promotable)

@@ -22,3 +22,10 @@ def propose(
 ) -> list[str]:
     """The lessons to add next."""
     return ranked(document, lessons, banned=banned)[:limit]
+
+
+class PromptChanged(BaseException):
+    """A rival asks in words that its adapter does not know.
+
+    Not an Exception: rivals catch those of a model and go on without its answer.
+    """

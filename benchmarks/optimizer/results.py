@@ -7,6 +7,7 @@ decide it; our own engines are always run. Delete the file to run everything ane
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.util
 import json
@@ -24,8 +25,8 @@ from benchmarks.optimizer.engines import is_rival
 from benchmarks.optimizer.worlds import Setting
 
 ROOT = Path(__file__).parents[2]
-RIVAL_PYTHON = Path(os.environ.get("BENCH_PYTHON", ROOT / ".venv-bench/bin/python"))
-CHUNK = 5
+RIVAL_PYTHON = Path(os.environ.get("BENCH_PYTHON", ROOT / ".venv/bench/bin/python"))
+CHUNK = 15
 """Worlds that one process plays; small enough that two processes end at about the same time."""
 _SHARED = ("worlds.py", "proposer.py", "work.py")
 
@@ -204,11 +205,15 @@ class Cache:
             found = importlib.util.find_spec(self._world.partition(":")[0])
             if found is not None and found.origin is not None:
                 files.append(Path(found.origin))
-            digest = hashlib.sha256()
-            for file in files:
-                digest.update(hashlib.sha256(file.read_bytes()).digest())
-            self._hashes[engine] = digest.hexdigest()
+            contents = "\n".join(map(_content, files))
+            self._hashes[engine] = hashlib.sha256(contents.encode()).hexdigest()
         return self._hashes[engine]
+
+
+def _content(file: Path) -> str:
+    """What a file says; how Python is laid out, and its comments, say nothing."""
+    text = file.read_text()
+    return ast.dump(ast.parse(text)) if file.suffix == ".py" else text
 
 
 def _cache_folder() -> Path:
