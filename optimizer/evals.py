@@ -1,38 +1,30 @@
-"""The tests that travel with a skill: `evals/triggers.json` and `evals/evals.json`.
+"""The tests that travel with a skill: `evals/evals.json` and `evals/triggers.json`.
 
-    triggers.json   [{"query": "How many lines are in a.txt?", "should_trigger": true}, …]
     evals.json      {"skill_name": "count-lines", "evals": [{"id": 1, "prompt": "…",
                      "expected_output": "…", "files": [], "assertions": ["…"]}]}
+    triggers.json   [{"query": "How many lines are in a.txt?", "should_trigger": true}, …]
 
-The forms are those of the guides at agentskills.io. Triggers ask whether the description makes an
-agent load the skill when it should, and leave it when it should not; the near misses among them
-teach most. They are split once, 60 % to tune on and 40 % to check the winner on: the split is a
-function of the queries, so no search can move a query to where it helps.
+The forms are those of the guides at agentskills.io. A harness may be imported with tests in another
+form, for no rollout needs them; `problems` then says what is wrong. How a description is tuned on
+its queries is `optimizer.reflection.triggers`; of these the near misses teach most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from optimizer.canonical import read_json
 from optimizer.errors import HarnessInvalid
-from optimizer.seeds import derive
+from optimizer.harness import Harness
+from optimizer.reflection.triggers import FILE as TRIGGERS
+from optimizer.reflection.triggers import queries_of
 
-TRIGGERS, EVALS = "evals/triggers.json", "evals/evals.json"
+EVALS = "evals/evals.json"
 ADVISED_QUERIES = 20
-RUNS_PER_QUERY = 3
-"""A model does not decide the same way each time; so often each query is asked."""
-TUNE_SHARE = 0.6
-FEWEST_PER_SIDE = 4
-"""Of queries that should, and that should not: with fewer, one side of the split has one or two."""
-
-
-@dataclass(frozen=True)
-class Trigger:
-    query: str
-    should_trigger: bool
+FEWEST_OF_A_KIND = 5
+"""Queries that should, and that should not: with fewer, two are left to check the winner on."""
+FIELDS = ("id", "prompt", "expected_output", "files", "assertions", "expectations")
 
 
 @dataclass(frozen=True)
@@ -46,51 +38,13 @@ class OutcomeEval:
     assertions: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class SkillTests:
-    triggers: tuple[Trigger, ...] = ()
-    evals: tuple[OutcomeEval, ...] = ()
-
-
-def tests_of(files: Mapping[str, str], skill: str) -> SkillTests:
-    """The tests of a skill among the files of a harness. Raises HarnessInvalid."""
-    below = f"skills/{skill}/"
-    triggers, evals = files.get(below + TRIGGERS), files.get(below + EVALS)
-    return SkillTests(
-        triggers=() if triggers is None else parse_triggers(triggers, below + TRIGGERS),
-        evals=() if evals is None else parse_evals(evals, skill),
-    )
-
-
-def parse_triggers(text: str, where: str = TRIGGERS) -> tuple[Trigger, ...]:
-    """Raises HarnessInvalid; no query may occur twice, whatever its case and space."""
-    records = _read(text, where)
-    if not isinstance(records, list):
-        raise HarnessInvalid(f"{where}: accepts a list of objects with query and should_trigger")
-    found = []
-    for number, record in enumerate(records, start=1):
-        if (
-            not isinstance(record, dict)
-            or set(record) - {"query", "should_trigger", "note"}
-            or not isinstance(record.get("query"), str)
-            or not record["query"].strip()
-            or not isinstance(record.get("should_trigger"), bool)
-        ):
-            raise HarnessInvalid(
-                f"{where} query {number}: accepts query (text), should_trigger (true or false) "
-                "and note"
-            )
-        found.append(Trigger(record["query"], record["should_trigger"]))
-    plain = [_plain(item.query) for item in found]
-    if repeated := sorted({query for query in plain if plain.count(query) > 1}):
-        raise HarnessInvalid(f"{where}: the same query twice: {repeated[0][:80]!r}")
-    return tuple(found)
-
-
 def parse_evals(text: str, skill: str) -> tuple[OutcomeEval, ...]:
     """Raises HarnessInvalid."""
     where = f"skills/{skill}/{EVALS}"
-    record = _read(text, where)
+    try:
+        record = read_json(text)
+    except ValueError as error:
+        raise HarnessInvalid(f"{where}: not JSON: {error}") from error
     if not isinstance(record, dict) or not isinstance(record.get("evals"), list):
         raise HarnessInvalid(f"{where}: accepts an object with skill_name and a list of evals")
     if record.get("skill_name", skill) != skill:
@@ -104,90 +58,50 @@ def parse_evals(text: str, skill: str) -> tuple[OutcomeEval, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True)
-class TriggerSplit:
-    tune: tuple[Trigger, ...]
-    check: tuple[Trigger, ...]
-
-
-def split_triggers(triggers: Sequence[Trigger], skill: str) -> TriggerSplit:
-    """60 % to tune on, 40 % to check on, of either kind; the order in the file does not matter."""
-    tune: list[Trigger] = []
-    check: list[Trigger] = []
-    for should in (True, False):
-        kind = sorted(
-            (item for item in triggers if item.should_trigger is should),
-            key=lambda item: derive("trigger", skill, _plain(item.query)),
-        )
-        cut = round(TUNE_SHARE * len(kind))
-        tune += kind[:cut]
-        check += kind[cut:]
-    return TriggerSplit(tuple(tune), tuple(check))
-
-
-@dataclass(frozen=True)
-class TriggerRate:
-    """How a description does on some queries; each is right if most of its runs were."""
-
-    right: int
-    queries: int
-    missed: tuple[str, ...] = field(default=())
-    """Queries that should have loaded the skill and did not."""
-    false_alarms: tuple[str, ...] = field(default=())
-
-    @property
-    def rate(self) -> float | None:
-        return self.right / self.queries if self.queries else None
-
-
-def trigger_rate(triggers: Sequence[Trigger], loads: Mapping[str, Sequence[bool]]) -> TriggerRate:
-    """`loads`: query -> whether each run of it loaded the skill. Queries without a run are left
-    out of the count: nothing is known of them.
-    """
-    ran = [item for item in triggers if loads.get(item.query)]
-    wrong = [
-        item
-        for item in ran
-        if (2 * sum(loads[item.query]) >= len(loads[item.query])) is not item.should_trigger
-    ]
-    return TriggerRate(
-        right=len(ran) - len(wrong),
-        queries=len(ran),
-        missed=tuple(item.query for item in wrong if item.should_trigger),
-        false_alarms=tuple(item.query for item in wrong if not item.should_trigger),
-    )
-
-
-def advice(tests: SkillTests) -> list[str]:
-    """What makes the tests weak, one line each; nothing here is an error."""
-    if not tests.triggers:
-        return []
-    n_should = sum(item.should_trigger for item in tests.triggers)
-    n_should_not = len(tests.triggers) - n_should
+def problems(harness: Harness) -> list[str]:
+    """What cannot be read of the tests of its skills, one line each."""
     found = []
-    if len(tests.triggers) < ADVISED_QUERIES:
-        found.append(
-            f"{TRIGGERS}: {len(tests.triggers)} queries; about {ADVISED_QUERIES} are advised"
-        )
-    if min(n_should, n_should_not) < FEWEST_PER_SIDE:
-        found.append(
-            f"{TRIGGERS}: {n_should} queries should load the skill and {n_should_not} should not; "
-            f"at least {FEWEST_PER_SIDE} of either are advised"
-        )
+    for skill in harness.skills:
+        below = f"skills/{skill.name}/"
+        try:
+            if below + EVALS in harness.files:
+                parse_evals(harness.files[below + EVALS], skill.name)
+        except HarnessInvalid as error:
+            found.append(str(error))
+        try:
+            if below + TRIGGERS in harness.files:
+                queries_of(harness, skill.name)
+        except HarnessInvalid as error:
+            found.append(str(error))
+    return found
+
+
+def advice(harness: Harness) -> list[str]:
+    """What makes the tests of its skills weak, one line each. Those that cannot be read are left
+    out.
+    """
+    found = []
+    for skill in harness.skills:
+        where = f"skills/{skill.name}/{TRIGGERS}"
+        try:
+            queries = queries_of(harness, skill.name) if where in harness.files else []
+        except HarnessInvalid:
+            continue
+        n_should = sum(query.should_load for query in queries)
+        n_should_not = len(queries) - n_should
+        if 0 < len(queries) < ADVISED_QUERIES:
+            found.append(f"{where}: {len(queries)} queries; about {ADVISED_QUERIES} are advised")
+        if queries and min(n_should, n_should_not) < FEWEST_OF_A_KIND:
+            found.append(
+                f"{where}: {n_should} queries should load the skill and {n_should_not} should "
+                f"not; at least {FEWEST_OF_A_KIND} of either are advised"
+            )
     return found
 
 
 def _outcome(item: Any, where: str) -> OutcomeEval:
-    accepted = "accepts id, prompt, expected_output, files and assertions"
-    if not isinstance(item, dict) or set(item) - {
-        "id",
-        "prompt",
-        "expected_output",
-        "files",
-        "assertions",
-        "expectations",
-    }:
-        raise HarnessInvalid(f"{where}: {accepted}")
+    if not isinstance(item, dict) or set(item) - set(FIELDS):
+        raise HarnessInvalid(f"{where}: accepts {', '.join(FIELDS[:-1])}")
     identifier, prompt = item.get("id"), item.get("prompt")
     if not isinstance(identifier, str | int) or isinstance(identifier, bool):
         raise HarnessInvalid(f"{where}: id accepts a number or text")
@@ -210,14 +124,3 @@ def _texts(values: Any, where: str) -> tuple[str, ...]:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise HarnessInvalid(f"{where} accepts a list of texts")
     return tuple(values)
-
-
-def _read(text: str, where: str) -> Any:
-    try:
-        return read_json(text)
-    except ValueError as error:
-        raise HarnessInvalid(f"{where}: not JSON: {error}") from error
-
-
-def _plain(query: str) -> str:
-    return " ".join(query.casefold().split())

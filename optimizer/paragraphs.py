@@ -52,6 +52,16 @@ def tidy(text: str) -> str:
 
 def protected_parts(text: str) -> list[str]:
     """What stands between the marks, in order; a part without its end goes on to the end."""
+    parts, rest = _parts(text)
+    return parts if rest is None else [*parts, rest]
+
+
+def has_unclosed_part(text: str) -> bool:
+    return _parts(text)[1] is not None
+
+
+def _parts(text: str) -> tuple[list[str], str | None]:
+    """The parts with an end, and the one without."""
     parts: list[str] = []
     inside: list[str] | None = None
     for line in unix_lines(text).split("\n"):
@@ -64,9 +74,7 @@ def protected_parts(text: str) -> list[str]:
         elif inside is not None:
             parts.append(tidy("\n".join(inside)))
             inside = None
-    if inside is not None:
-        parts.append(tidy("\n".join(inside)))
-    return parts
+    return parts, None if inside is None else tidy("\n".join(inside))
 
 
 def has_marks(text: str) -> bool:

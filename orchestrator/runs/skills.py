@@ -178,7 +178,7 @@ class Shelf:
         return self._references(asked.name).get(asked.file)
 
     def _body(self, skill: Skill) -> str:
-        body = skill.body.strip() or "(This skill has no text.)"
+        body = skill.told.strip() or "(This skill has no text.)"
         if not (files := self._references(skill.name)):
             return body
         names = ", ".join(f"{REFERENCES}/{file}" for file in files)
