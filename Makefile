@@ -37,8 +37,9 @@ up: $(APP_STAMP) ## run everything on the data folder (PORT=n)
 install: $(APP_STAMP) ## install what the product needs
 install-dev: $(DEV_STAMP) ## install what tests, lint and types need as well
 
-test: $(DEV_STAMP) tools ## run the tests (ARGS="tests/jobs -x")
-	@$(PYTEST)
+test: $(DEV_STAMP) tools ## run the tests, those that failed once more alone (ARGS="tests/jobs -x")
+	@rm -f .pytest_cache/v/cache/lastfailed
+	@$(PYTEST) || { [ $$? = 1 ] && .ci/alone $(PY); }
 
 test-all: $(DEV_STAMP) tools ## run the slow tests as well
 	@$(PYTEST) -m ""
