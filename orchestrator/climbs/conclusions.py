@@ -16,15 +16,21 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from optimizer.models import Comparison
-from optimizer.statistics import Pair, PairedResult, compare, wilson_interval
+from optimizer.statistics import PairedResult, wilson_interval
 from orchestrator.climbs.models import Rung, RungKind, RungState
 from orchestrator.environments.models import Split
 from orchestrator.events.services import Fence, NewEvent, append, hold_fence
 from orchestrator.runs import queries
 from orchestrator.runs.models import Rollout, Run
 from orchestrator.runs.services import COVERAGE_FLOOR
-
-LEVEL = 0.05
+from orchestrator.searches.verdicts import (
+    LEVEL,
+    METHOD,
+    compared,
+    details_of,
+    paired_verdict,
+    points,
+)
 
 
 def conclude_rung(*, rung: Rung, run: Run, base: Rung | None, fence: Fence) -> None:
@@ -59,8 +65,9 @@ def _compare(rung: Rung, run: Run, base: Rung) -> PairedResult:
     assert base.test_run_id is not None
     assert base.harness_id is not None
     assert rung.harness_id is not None
-    rows = queries.score_pairs(base.test_run_id, base.harness_id, run.pk, rung.harness_id)
-    return compare(Pair(task, before, after) for task, _, before, after in rows)
+    return compared(
+        base_run=base.test_run_id, base_harness=base.harness_id, run=run.pk, harness=rung.harness_id
+    )
 
 
 def _verdict(tally: queries.Tally, comparison: PairedResult | None, *, is_reference: bool) -> str:
@@ -68,30 +75,15 @@ def _verdict(tally: queries.Tally, comparison: PairedResult | None, *, is_refere
         return "infrastructure"
     if is_reference:
         return "reference"
-    if comparison is None or comparison.low is None or comparison.high is None:
-        return "infrastructure"
-    if comparison.coverage < COVERAGE_FLOOR:
-        return "infrastructure"
-    if comparison.is_degenerate and comparison.sign_test.two_sided >= LEVEL:
-        return "inconclusive"
-    if comparison.low > 0:
-        return "better"
-    return "regressed" if comparison.high < 0 else "inconclusive"
+    return paired_verdict(comparison)
 
 
 def _store(rung: Rung, comparison: PairedResult, verdict: str) -> Comparison:
-    details: dict[str, Any] = {
-        "units": comparison.units,
-        "standard_error": comparison.standard_error,
-        "sign_test": vars_of(comparison.sign_test),
-        "sign_flip": vars_of(comparison.sign_flip),
-        "mcnemar": vars_of(comparison.mcnemar),
-    }
     return Comparison.objects.create(
         project=rung.climb.project,
         search=None,
         split=Split.TEST,
-        method="paired_bootstrap",
+        method=METHOD,
         verdict=verdict,
         pairs=comparison.pairs,
         coverage=comparison.coverage,
@@ -99,12 +91,8 @@ def _store(rung: Rung, comparison: PairedResult, verdict: str) -> Comparison:
         low=comparison.low,
         high=comparison.high,
         alpha=LEVEL,
-        details=details,
+        details=details_of(comparison),
     )
-
-
-def vars_of(test: object | None) -> dict[str, Any] | None:
-    return None if test is None else dict(vars(test))
 
 
 def _sentence(
@@ -118,8 +106,8 @@ def _sentence(
         )
     if comparison is None or base is None or comparison.mean is None:
         return f"{name}: {tally.passed} of {tally.scored} sealed test tasks right."
-    gain = f"{_points(comparison.mean)} points"
-    interval = f"[{_points(comparison.low or 0.0)}, {_points(comparison.high or 0.0)}]"
+    gain = f"{points(comparison.mean)} points"
+    interval = f"[{points(comparison.low or 0.0)}, {points(comparison.high or 0.0)}]"
     against = f"over {base.get_kind_display().lower()}"
     if rung.verdict == "better":
         return f"{name}: {gain} {interval} {against} on {comparison.units} sealed tasks."
@@ -129,11 +117,6 @@ def _sentence(
         f"{name}: {gain} {interval} {against}; {comparison.units} tasks are too few to say "
         f"more.{_needed(comparison)}"
     )
-
-
-def _points(share: float) -> str:
-    """Percentage points with a sign; the minus is the typographic one, as on the pages."""
-    return f"{100 * share:+.0f}".replace("-", "−")
 
 
 def _needed(comparison: PairedResult) -> str:

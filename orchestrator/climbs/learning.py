@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from orchestrator.climbs.models import Climb, ClimbRun, Phase
 from orchestrator.grading.policies import barred, rewards
 from orchestrator.runs.models import Purpose, Rollout, Run
+from orchestrator.searches.learning import name_of as name_in
+from orchestrator.searches.learning import words as words_on
 
 LEARNS = (Purpose.OPTIMISE, Purpose.CERTIFY, Purpose.TRAIN)
 _REST = "The reward was the score without it."
@@ -35,18 +37,11 @@ def left_out_for(climb: Climb, purpose: str) -> tuple[dict[str, str], bool]:
 
 def words(climb: Climb, left_out: Mapping[str, str]) -> str:
     """For the climb's log."""
-    if not left_out:
-        return "All criteria count again in what is learned from: none is barred any more."
-    said = "; ".join(f"{name_of(climb, id)} ({why})" for id, why in left_out.items())
-    what = "barred criteria" if len(left_out) > 1 else "a barred criterion"
-    return f"Nothing is learned from {what}: {said}. Scores on the ladder keep the whole rubric."
+    return words_on(climb.rubric_version, left_out)
 
 
 def name_of(climb: Climb, criterion: str) -> str:
-    for raw in climb.rubric_version.spec.get("criteria") or ():
-        if raw.get("id") == criterion:
-            return str(raw.get("name") or criterion)
-    return criterion
+    return name_in(climb.rubric_version, criterion)
 
 
 def left_out_of_search(climb: Climb) -> dict[str, str]:

@@ -17,6 +17,7 @@ from optimizer.models import HarnessVersion
 from orchestrator.climbs import harness_search, weights
 from orchestrator.climbs.asking import ask_for_run
 from orchestrator.climbs.conclusions import conclude_rung, conclude_without_test
+from orchestrator.climbs.harness_search import SearchFailed
 from orchestrator.climbs.models import (
     ENDED_CLIMB_STATES,
     Climb,
@@ -30,6 +31,7 @@ from orchestrator.environments.models import Split, Task
 from orchestrator.events.services import Fence, NewEvent, append, hold_fence
 from orchestrator.runs.models import Purpose, Run, RunState
 from orchestrator.runs.services import PlannedRollout
+from orchestrator.searches.services import SearchRefused
 from training.models import TrainingJob
 
 BASELINE, HARNESS, ECHO = 0, 1, 2
@@ -77,9 +79,12 @@ def _baseline(climb: Climb, fence: Fence) -> bool:
 
 def _search(climb: Climb, fence: Fence) -> bool:
     rung = start_rung(climb, HARNESS, None, fence)
-    found = harness_search.advance_search(climb=climb, rung=rung, fence=fence)
-    if isinstance(found, Run):
-        _is_lost(climb, found, fence)
+    try:
+        found = harness_search.advance_search(climb=climb, rung=rung, fence=fence)
+    except (SearchFailed, SearchRefused) as exc:
+        with transaction.atomic():
+            hold_fence(fence)
+            fail_climb(climb=climb, error=str(exc))
         return False
     if found is None:
         return False
@@ -94,11 +99,12 @@ def _harness_test(climb: Climb, fence: Fence) -> bool:
     assert rung.harness is not None  # the search ends with one
     if rung.harness_id == climb.seed_harness_id:
         if rung.state != RungState.DONE:
-            outcome = harness_search.outcome_of(climb)
+            assert climb.search is not None
+            outcome = climb.search.outcome
             conclude_without_test(
                 rung=rung,
-                verdict="inconclusive" if outcome.is_measured else "infrastructure",
-                sentence=f"Harness: the seed stays; {outcome.reason}.",
+                verdict="inconclusive" if outcome["is_measured"] else "infrastructure",
+                sentence=f"Harness: the seed stays; {outcome['reason']}.",
                 fence=fence,
             )
         return _enter(climb, Phase.TRAIN, fence)

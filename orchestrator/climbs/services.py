@@ -9,7 +9,7 @@ from __future__ import annotations
 from django.db import transaction
 from django.utils import timezone
 
-from optimizer.models import HarnessVersion
+from optimizer.models import HarnessVersion, SearchState
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.climbs.models import (
     ENDED_CLIMB_STATES,
@@ -28,8 +28,12 @@ from orchestrator.projects.access import require
 from orchestrator.projects.models import Project, Role, User
 from orchestrator.runs.models import ENDED_RUN_STATES
 from orchestrator.runs.seeds import derive_seed
+from orchestrator.searches.ending import end_cancelled, fail_search, pause_for
+from orchestrator.searches.services import resume
+from orchestrator.trainings.alarms import acknowledge_all as acknowledge_training
+from orchestrator.trainings.scheduling import schedule
+from orchestrator.trainings.services import cancel_training
 from rubrics.models import RubricVersion
-from training.models import TrainingState
 
 LADDER = (RungKind.BASELINE, RungKind.HARNESS, RungKind.ECHO)
 
@@ -94,9 +98,11 @@ def queue_advance(*, climb_id: int, after: str) -> None:
 def pause_climb(*, actor: User, climb: Climb) -> None:
     """Work in flight ends first: the run under way, or the training step."""
     require(actor, climb.project, Role.EDITOR)
-    _change_state(
-        climb, (ClimbState.QUEUED, ClimbState.RUNNING), ClimbState.PAUSED, "cannot be paused"
-    )
+    with transaction.atomic():
+        _change_state(
+            climb, (ClimbState.QUEUED, ClimbState.RUNNING), ClimbState.PAUSED, "cannot be paused"
+        )
+        pause_search_of(climb)
 
 
 def resume_climb(*, actor: User, climb: Climb) -> None:
@@ -104,10 +110,15 @@ def resume_climb(*, actor: User, climb: Climb) -> None:
     require(actor, climb.project, Role.EDITOR)
     with transaction.atomic():
         acknowledge_all(actor=actor, climb_id=climb.pk)
+        if climb.training_job is not None:
+            acknowledge_training(actor=actor, job=climb.training_job)
         climb.refresh_from_db(fields=["started_at"])
         state = ClimbState.RUNNING if climb.started_at else ClimbState.QUEUED
         _change_state(climb, (ClimbState.PAUSED,), state, "is not paused")
+        if climb.search is not None and climb.search.state == SearchState.PAUSED:
+            resume(search=climb.search)
         queue_advance(climb_id=climb.pk, after=f"resume-{timezone.now().timestamp():.6f}")
+        schedule()  # its training may have given its device back
 
 
 def cancel_climb(*, actor: User, climb: Climb) -> None:
@@ -124,18 +135,21 @@ def cancel_climb(*, actor: User, climb: Climb) -> None:
         climb.rungs.filter(state=RungState.RUNNING).update(
             state=RungState.FAILED, doing="cancelled", ended_at=timezone.now()
         )
+        if climb.search is not None:
+            end_cancelled(search=climb.search)
     for climb_run in climb.climb_runs.exclude(run__state__in=ENDED_RUN_STATES).select_related(
         "run__job"
     ):
         if climb_run.run.job is not None:
             jobs.cancel(job=climb_run.run.job)
-    training_job = climb.training_job
-    if (
-        training_job is not None
-        and training_job.job is not None
-        and training_job.state in (TrainingState.QUEUED, TrainingState.RUNNING)
-    ):
-        jobs.cancel(job=training_job.job)
+    if climb.training_job is not None:
+        cancel_training(actor=actor, job=climb.training_job)
+
+
+def pause_search_of(climb: Climb) -> None:
+    """Needs a transaction. The search asks for nothing more while the climb is paused."""
+    if climb.search is not None:
+        pause_for(search=climb.search, reason="")
 
 
 def fail_climb(*, climb: Climb, error: str) -> None:
@@ -154,6 +168,8 @@ def fail_climb(*, climb: Climb, error: str) -> None:
         stream_id=climb.stream_id,
         items=[NewEvent("climb.state", {"state": ClimbState.FAILED, "error": error})],
     )
+    if climb.search is not None:
+        fail_search(search=climb.search, error=error)
 
 
 def _change_state(climb: Climb, allowed: tuple[str, ...], state: str, refusal: str) -> None:

@@ -15,13 +15,14 @@ from django.db import transaction
 
 from orchestrator.climbs.learning import rewards_of_run
 from orchestrator.climbs.models import Climb, ClimbRun, ClimbState, Phase
+from orchestrator.climbs.services import pause_search_of
 from orchestrator.climbs.settings import ClimbSettings, WatchSettings
 from orchestrator.events.services import Fence, NewEvent, append, hold_fence
 from orchestrator.grading.errors import RegradeRefused
 from orchestrator.grading.hacking import PAUSE, raise_alarms, samples, spread, start_held_out
 from orchestrator.grading.models import HackingAlarm, Regrade, RegradePurpose
 from orchestrator.jobs import services as jobs
-from orchestrator.runs.models import ENDED_RUN_STATES, Rollout
+from orchestrator.runs.models import ENDED_RUN_STATES, Purpose, Rollout
 from rubrics.models import RubricVersion
 from rubrics.redteam.watch import MIN_TASKS, Finding, Sample, Thresholds, is_enough, look
 
@@ -112,6 +113,7 @@ def _windows(
             pk__lte=climb_run.pk,
             run__state__in=ENDED_RUN_STATES,
         )
+        .exclude(run__purpose=Purpose.EVALUATE)
         .select_related("run")
         .order_by("id")
     )
@@ -180,11 +182,12 @@ def _tell(
 
 
 def _pause(climb: Climb) -> bool:
-    return bool(
-        Climb.objects.filter(pk=climb.pk, state__in=(ClimbState.QUEUED, ClimbState.RUNNING)).update(
-            state=ClimbState.PAUSED
-        )
-    )
+    paused = Climb.objects.filter(
+        pk=climb.pk, state__in=(ClimbState.QUEUED, ClimbState.RUNNING)
+    ).update(state=ClimbState.PAUSED)
+    if paused:
+        pause_search_of(climb)
+    return bool(paused)
 
 
 def _payload(alarm: HackingAlarm) -> dict[str, object]:

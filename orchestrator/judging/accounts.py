@@ -126,11 +126,17 @@ def _key(scopes: Sequence[str], role: str, unit: str, key: str) -> str:
 
 def shown(unit: str, amount: float) -> str:
     """An amount with its unit, for people."""
+    if unit in (MICRO_USD, MILLISECONDS):
+        return _number(unit, amount)
+    return f"{_number(unit, amount)} {unit}"
+
+
+def _number(unit: str, amount: float) -> str:
     if unit == MICRO_USD:
         return f"${amount / 1e6:,.4f}".rstrip("0").rstrip(".")
     if unit == MILLISECONDS:
         return f"{amount / 1e3:,.0f} s"
-    return f"{amount:,.0f} {unit}"
+    return f"{amount:,.0f}"
 
 
 def _refusal(budgets: Sequence[Budget], amount: int, what: str, hint: str) -> str:
@@ -139,6 +145,6 @@ def _refusal(budgets: Sequence[Budget], amount: int, what: str, hint: str) -> st
     unit = budget.unit
     return (
         f"{shown(unit, amount)} for {what} would exceed the {budget.role} budget of "
-        f"{shown(unit, budget.cap)} (used {shown(unit, budget.used)}, reserved "
-        f"{shown(unit, budget.reserved)}). {hint}"
+        f"{_number(unit, budget.cap)} (used {_number(unit, budget.used)}, reserved "
+        f"{_number(unit, budget.reserved)}). {hint}"
     )

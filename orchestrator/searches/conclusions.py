@@ -51,9 +51,10 @@ def conclude(
         is_shipped = found.shipped.key != SEED.key and (worth > 0 or not found.is_promotable)
         shipped = found.shipped if is_shipped else SEED
         ours = harness_for(search, found.winner)
+        reason = _reason(found, worth)
         outcome = {
             "verdict": str(found.verdict),
-            "reason": _reason(found, worth),
+            "reason": reason,
             "is_measured": found.is_measured,
             "is_promotable": is_promotable,
             "winner": ours.pk,
@@ -77,7 +78,7 @@ def conclude(
         for certificate in found.certificates:
             _store_certificate(search, certificate, rows, runs)
         _mark(search, found, is_promotable=is_promotable)
-        say(search, sentence(found, is_promotable=is_promotable, reason=outcome["reason"]), fence)
+        say(search, sentence(found, is_promotable=is_promotable, reason=reason), fence)
 
 
 def harness_for(search: Search, candidate: contract.Candidate) -> HarnessVersion:

@@ -175,7 +175,7 @@ def _ask(search: Search, settings: SearchSettings, step: NeedRollouts, fence: Fe
 
 
 def _key_of(search: Search, step: NeedRollouts) -> str:
-    """The same question has the same key, whoever asks it; again only if its run came to nothing."""
+    """The same question has the same key, whoever asks; another once its run came to nothing."""
     asked = json.dumps(sorted(request.key for request in step.requests))
     dead = search.search_runs.filter(run__state__in=(RunState.FAILED, RunState.CANCELLED)).count()
     digest = hashlib.sha256(asked.encode()).hexdigest()[:20]

@@ -229,7 +229,8 @@ def note_edits(search: Search, settings: SearchSettings) -> None:
         for data in edits:
             origin.setdefault(Edit.from_json(data).sha256, pk)
     have = {row.sha256: row for row in search.edits.all()}
-    new, changed = [], []
+    new: list[EditRow] = []
+    changed: list[EditRow] = []
     for edit in Rounds(search, settings).latest:
         row = have.get(edit.sha256)
         if row is None:

@@ -100,6 +100,14 @@ def start_search(
 ) -> Search:
     """Raises SearchRefused: nothing is spent on a search that could not end well."""
     require(actor, project, Role.EDITOR)
+    return create_search(project=project, form=form, seed=seed, created_by=actor)
+
+
+def create_search(
+    *, project: Project, form: SearchForm, seed: int | None = None, created_by: User | None = None
+) -> Search:
+    """Raises SearchRefused. For those who may: `start_search` asks, a climb was allowed to start.
+    """
     if problems := problems_with(project, form):
         raise SearchRefused(" ".join(problems))
     version, harness = form.environment_version, form.seed_harness
@@ -118,7 +126,7 @@ def start_search(
             seed_harness=harness,
             settings=form.settings.to_json(),
             seed=seed,
-            created_by=actor,
+            created_by=created_by,
         )
         # As it is kept, so that the hash of the settings is that of what comes out of the database.
         search.refresh_from_db()

@@ -281,5 +281,5 @@ def test_a_budget_that_ends_in_the_search_keeps_the_baseline(
     assert (climb.state, climb.phase) == (ClimbState.FAILED, Phase.SEARCH)
     assert f"used {N_TEST}, reserved 0" in climb.error
     assert [rung.verdict for rung in rungs(climb)] == ["reference", "", ""]
-    budget = Budget.objects.get()
+    budget = Budget.objects.get(scope=f"climb:{climb.pk}")
     assert (budget.used, budget.reserved) == (N_TEST, 0)

@@ -72,5 +72,6 @@ def work(until: Callable[[], bool] = lambda: False, *, limit: int = 200) -> int:
 
 def told(search: Search, kind: str) -> list[dict[str, Any]]:
     """Payloads of one kind on the search's stream, in order."""
+    assert search.stream_id is not None
     events = Event.objects.filter(stream_id=search.stream_id, kind=kind).order_by("seq")
     return [event.payload for event in events]
