@@ -78,14 +78,16 @@ def reserve(
             amount = amounts.get(unit, 0)
             if amount < 1:
                 continue
-            outcome = ledger.reserve(
-                store,
-                key=_key(scopes, role, unit, key),
-                accounts=[Account(row.scope, role, unit) for row in budgets],
-                amount=amount,
-                now=now,
-                lease_s=lease_s,
-            )
+            reservation = {
+                "key": _key(scopes, role, unit, key),
+                "accounts": [Account(row.scope, role, unit) for row in budgets],
+                "amount": amount,
+                "now": now,
+                "lease_s": lease_s,
+            }
+            outcome = ledger.reserve(store, **reservation)
+            if outcome is Outcome.REFUSED and ledger.expire(store, now=now):
+                outcome = ledger.reserve(store, **reservation)
             if outcome is Outcome.REFUSED:
                 raise BudgetExceeded(_refusal(budgets, amount, what, hint))
 

@@ -31,6 +31,7 @@ from orchestrator.environments.serving import data_folder, server_spec
 from orchestrator.events.services import LeaseLost, NewEvent
 from orchestrator.jobs.errors import Cancelled, Stopped
 from orchestrator.jobs.registry import JobContext
+from orchestrator.judging.purses import purse_of_run
 from orchestrator.judging.services import grading_services
 from orchestrator.runs import queries
 from orchestrator.runs.conditions import keep_decisions, note_conditions
@@ -148,7 +149,8 @@ async def _services_for(prepared: Prepared) -> AsyncIterator[Services | None]:
     if not any(needs_services(plan.rubric) for plan in prepared.plans):
         yield None
         return
-    async with grading_services(prepared.run.project_id) as services:
+    purse = await asyncio.to_thread(purse_of_run, prepared.run.pk)
+    async with grading_services(prepared.run.project_id, purse=purse) as services:
         yield services
 
 
