@@ -79,7 +79,7 @@ class FactorialSettings:
     """Distinct tasks behind an edit before it is tried …"""
     least: int = 3
     """… unless fewer than so many are on trial: then those with most support enter without."""
-    early_share: float = 0.3
+    early_share: float = 0.15
     """Of the search's rollouts, in which every other bundle is small."""
     active: int = 14
     """Edits on trial at a time."""
@@ -90,7 +90,7 @@ class FactorialSettings:
     keep: float = 0.25
     """An edit joins the bundle above so many standard deviations."""
     race_candidates: int = 3
-    race_share: float = 0.15
+    race_share: float = 0.1
     """Of the search's rollouts."""
 
     def __post_init__(self) -> None:
