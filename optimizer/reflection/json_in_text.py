@@ -104,7 +104,7 @@ def _why(error: Exception, text: str, start: int, closing: int) -> str:
 
 
 def _closings(text: str) -> dict[int, int]:
-    """Where each bracket closes, quotation marks not looked at; those that never do are left out."""
+    """Where each bracket closes, whatever is quoted; those that never do are left out."""
     found: dict[int, int] = {}
     open_ones: list[int] = []
     for match in _BRACES.finditer(text):

@@ -7,13 +7,13 @@ words count, not blanks and letter case.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from optimizer.edits import Edit, Op
 from optimizer.harness import CONFIG, Harness
-from optimizer.lint import Finding, HeldOut, Severity, accepted
+from optimizer.lint import Finding, Rules, Severity, accepted, plain_identity
 from optimizer.reflection.answer import Answer
 
 
@@ -62,14 +62,13 @@ def sift(
     tasks: Collection[str] = (),
     least_support: int = 0,
     graves: Iterable[Grave] = (),
-    held_out: HeldOut | None = None,
-    protected: Sequence[str] = (),
+    rules: Rules | None = None,
 ) -> Sifted:
     """`tasks`: those that stood in the question. `least_support`: of an edit that a person answers
     for.
     """
     refused = [Refused(None, (_error("unreadable", problem),)) for problem in answer.problems]
-    buried = {_identity(grave.edit): grave for grave in graves}
+    buried = {plain_identity(grave.edit): grave for grave in graves}
     allowed: list[Edit] = []
     for edit in answer.edits:
         sources = tuple(task for task in edit.sources if task in tasks)
@@ -81,7 +80,7 @@ def sift(
             refused.append(Refused(edit, (finding,)))
         else:
             allowed.append(edit)
-    kept, rejected = accepted(allowed, harness, held_out=held_out, protected=protected)
+    kept, rejected = accepted(allowed, harness, rules=rules)
     refused += [Refused(edit, tuple(findings)) for edit, findings in rejected]
     return Sifted(tuple(kept), tuple(refused))
 
@@ -97,7 +96,7 @@ def _out_of_bounds(edit: Edit, components: Collection[str], rewrite: bool) -> Fi
 
 
 def _grave(edit: Edit, buried: dict[tuple[str, ...], Grave]) -> Finding | None:
-    grave = buried.get(_identity(edit))
+    grave = buried.get(plain_identity(edit))
     if grave is None or edit.support > grave.support:
         return None
     return _error(
@@ -105,11 +104,6 @@ def _grave(edit: Edit, buried: dict[tuple[str, ...], Grave]) -> Finding | None:
         f"was buried ({grave.reason}) with {grave.support} tasks behind it and has "
         f"{edit.support}: it comes back only with more",
     )
-
-
-def _identity(edit: Edit) -> tuple[str, ...]:
-    words = [" ".join(text.casefold().split()) for text in (edit.anchor, edit.content)]
-    return (str(edit.op), edit.component, *words)
 
 
 def _error(code: str, message: str) -> Finding:

@@ -135,6 +135,18 @@ def functions_of(rollouts: Sequence[Rollout]) -> list[Mapping[str, Any]]:
     return []
 
 
+def parameters_of(functions: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """By tool."""
+    found = {}
+    for item in functions:
+        function = item.get("function")
+        if isinstance(function, dict):
+            schema = function.get("parameters")
+            properties = schema.get("properties") if isinstance(schema, dict) else None
+            found[str(function.get("name"))] = list(properties or ())
+    return found
+
+
 # --- rows ----------------------------------------------------------------------------------------
 
 

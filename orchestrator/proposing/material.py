@@ -15,6 +15,7 @@ from django.db.models import Q
 
 from optimizer.edits import Edit, apply_edits
 from optimizer.harness import Harness
+from optimizer.lint import Rules
 from optimizer.models import Nudge, Proposal
 from optimizer.reflection import Answer, Mode, Reflection, Sifted, question, schema, sift
 from optimizer.reflection.modes import editable
@@ -115,6 +116,7 @@ def prepare(proposal: Proposal, *, fence: Fence) -> None:
         "components": components,
         "tasks": sorted({trace.task for trace in traces}),
         "rollouts": ids,
+        "offered": evidence.parameters_of(functions),
         "schema": schema(asked),
     }
     _write(proposal, question(asked, secret=derived_key(SECRET)), told, fence, nudges)
@@ -179,6 +181,13 @@ def sifted(proposal: Proposal, answer: Answer) -> Sifted:
         tasks=given.tasks,
         least_support=PERSONS_SUPPORT if proposal.proposer == HANDED_IN else 0,
         graves=evidence.graves_of(proposal.search),
+        rules=rules_of(proposal, given),
+    )
+
+
+def rules_of(proposal: Proposal, given: Material) -> Rules:
+    return Rules(
         held_out=evidence.held_out_of(proposal.search),
         protected=given.terms.protected,
+        offered=proposal.request.get("offered") or None,
     )

@@ -35,7 +35,7 @@ from orchestrator.projects.secrets import derived_key
 from orchestrator.proposing import evidence
 from orchestrator.proposing.answering import Asking, NoAnswer
 from orchestrator.proposing.calls import Line, Reply
-from orchestrator.proposing.material import SECRET, Material, add_question, material_of
+from orchestrator.proposing.material import SECRET, Material, add_question, material_of, rules_of
 from orchestrator.proposing.purse import Purse
 from orchestrator.runs.skills import Shelf
 
@@ -151,8 +151,7 @@ class _Tuning:
             components=(component,),
             max_edits=asked.max_edits,
             graves=evidence.graves_of(asking.proposal.search),
-            held_out=evidence.held_out_of(asking.proposal.search),
-            protected=given.terms.protected,
+            rules=rules_of(asking.proposal, given),
         )
 
     def _reply_to(self, text: str, form: Mapping[str, Any]) -> str:
