@@ -60,6 +60,30 @@ def step_metrics(
     }
 
 
+def pool_metrics(rows: Sequence[Row], logprobs_R: Sequence[Sequence[float]]) -> Metrics:
+    """Surprise at the environment in a fixed pool, nats per token; warnings apart.
+
+    `logprobs_R`: per row, of each target, so one fewer than its tokens.
+    """
+    sums = {TokenKind.ENV_OUTPUT: 0.0, TokenKind.WARNING: 0.0}
+    counts = dict.fromkeys(sums, 0)
+    for row, logprobs in zip(rows, logprobs_R, strict=True):
+        for kind, value in zip(row.kinds[1:], logprobs, strict=True):
+            if kind in sums:
+                sums[kind] -= value
+                counts[kind] += 1
+    env, warning = (
+        sums[kind] / counts[kind] if counts[kind] else None
+        for kind in (TokenKind.ENV_OUTPUT, TokenKind.WARNING)
+    )
+    return {
+        "pool_ce": env,
+        "pool_warning_ce": warning,
+        "pool_tokens": counts[TokenKind.ENV_OUTPUT],
+        "pool_rows": len(rows),
+    }
+
+
 def rss_mb() -> float | None:
     """Resident memory of this process; None where /proc does not exist."""
     try:

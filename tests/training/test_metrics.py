@@ -10,7 +10,7 @@ import pytest
 from tests.training.builders import make_row
 from training.backends.base import OptimStats, PassStats
 from training.losses import build_streams
-from training.metrics import Metrics, step_metrics
+from training.metrics import Metrics, pool_metrics, step_metrics
 from training.types import ObjectiveSpec, Row, RowStatus
 
 PASSES = PassStats(
@@ -66,3 +66,15 @@ def test_a_step_without_scores_has_no_mean() -> None:
 def test_metrics_are_json_even_if_the_gradient_is_not_finite() -> None:
     metrics = metrics_of([make_row("AE")], grad_norm=math.nan)
     assert json.loads(json.dumps(metrics, allow_nan=False))["grad_norm"] is None
+
+
+def test_the_surprise_at_a_pool_keeps_warnings_apart() -> None:
+    row = make_row("AWEEC")
+    found = pool_metrics([row], [[-9.0, -0.5, -1.0, -2.0, -9.0]])
+    assert found == {
+        "pool_ce": 1.5,
+        "pool_warning_ce": 0.5,
+        "pool_tokens": 2,
+        "pool_rows": 1,
+    }
+    assert pool_metrics([], [])["pool_ce"] is None

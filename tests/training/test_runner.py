@@ -63,6 +63,8 @@ class Supervisor:
         if evaluation is not None:
             self.evaluated.append(evaluation.step)
             mean = self.scores[evaluation.step]
+            pool = [{**row_to_json(row), "logprobs": None} for row in make_step(seed=99)]
+            client.write_pool(self.folder, pool)
             client.write_evaluation(self.folder, Evaluation(evaluation.step, mean, 10, 0))
         need = client.pending_need(self.folder)
         if need is None:
@@ -230,7 +232,11 @@ def test_the_best_step_on_held_out_tasks_is_the_result_and_stays(
     last = client.read_events(supervisor.folder)[0]
     versions = {e["weight_version"]: e["sha256"] for e in last if e["kind"] == "published"}
     assert versions["v0003"] == uninterrupted[0].adapter_sha256
-    assert [e["step"] for e in last if e["kind"] == "evaluated"] == [0, 1, 2, 3]
+    told = [e for e in last if e["kind"] == "evaluated"]
+    assert [e["step"] for e in told] == [0, 1, 2, 3]
+    # The surprise at a pool that nothing is trained on moves with the weights.
+    assert len({e["pool_ce"] for e in told}) == 4
+    assert all(e["pool_tokens"] == told[0]["pool_tokens"] > 0 for e in told)
 
 
 def test_a_third_gradient_that_is_not_finite_stops_the_job_and_keeps_the_batch(

@@ -254,6 +254,21 @@ def pending_evaluation(folder: Path) -> EvaluationNeed | None:
     return EvaluationNeed(**values)
 
 
+def write_pool(folder: Path, records: Sequence[Mapping[str, Any]]) -> None:
+    """Keep rows that nothing is trained on; the first ones stay, so that the pool is fixed.
+
+    At each evaluation the job reports how surprised its weights are at what the environment said in
+    them. Raises RowError if one is malformed.
+    """
+    target = JobFolder(folder).pool_file
+    if target.exists() or not records:
+        return
+    for number, record in enumerate(records, start=1):
+        row_from_json(record, where=f"pool, row {number}")
+    text = "".join(json.dumps(dict(record)) + "\n" for record in records)
+    write_file(target, text.encode())
+
+
 def write_evaluation(folder: Path, evaluation: Evaluation) -> None:
     """Answer an evaluation; the first answer stands.
 

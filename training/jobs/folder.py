@@ -7,6 +7,7 @@
     rows/step-000001.jsonl     the supervisor's answer: written aside, fsynced, renamed
     evaluate/step-000004.json  the runner asks how well the weights of a step do on held-out tasks
     scores/step-000004.json    the supervisor's answer
+    pool.jsonl                 rows that nothing is trained on, for the surprise at each evaluation
     checkpoints/step-000001/   with LATEST
     publish/v0001/             adapters in PEFT's format, one per step
     done.json | failed.json    how it ended
@@ -108,6 +109,10 @@ class JobFolder:
     @property
     def published(self) -> Path:
         return self.path / "publish"
+
+    @property
+    def pool_file(self) -> Path:
+        return self.path / "pool.jsonl"
 
     def need_file(self, step: int) -> Path:
         return self.path / "need" / f"{step_name(step)}.json"

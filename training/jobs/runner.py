@@ -71,7 +71,7 @@ from training.lora import WEIGHTS_FILE, LoraSpec
 from training.losses import build_streams
 from training.manifest import Manifest
 from training.markers import role_marker_test
-from training.metrics import Metrics, rss_mb, step_metrics
+from training.metrics import Metrics, pool_metrics, rss_mb, step_metrics
 from training.records import write_record
 from training.rows import read_rows
 from training.schedule import CoefficientSchedule, learning_rate
@@ -195,7 +195,16 @@ class Runner:
             what = f"no held-out evaluation of step {step}"
             self._wait(started, timeout_s, what, "evaluation.timeout_s")
         if not self.events.has("evaluated", step):
-            self.events.append("evaluated", {**(read_json(path) or {}), "step": step})
+            scores = read_json(path) or {}
+            self.events.append("evaluated", {**scores, "step": step, **self._surprise_at_pool()})
+
+    def _surprise_at_pool(self) -> Metrics:
+        """Cross-entropy on the environment's words in rows that nothing is trained on, at T = 1."""
+        if not self.job.pool_file.exists():
+            return {}
+        rows = read_rows(self.job.pool_file.read_text(encoding="utf-8"))
+        logprobs = self.session.forward(rows, temperature=1.0).result()
+        return pool_metrics(rows, logprobs)
 
     def _best_step(self) -> int | None:
         found = selection.best(
