@@ -6,6 +6,7 @@ kind of component. All raise EditInvalid, or HarnessInvalid where the result is 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 SKILLS = "skills"
 DESCRIPTION = "description"
 REFERENCE_FILE = re.compile(r"skills/([^/]+)/references/[^/]+")
+POOL = "demonstrations"
+"""Component of an edit that adds demonstrations and says which of all a task is told."""
 NEW_SKILL = ("name", "description", "body")
 T = TypeVar("T")
 
@@ -51,6 +54,7 @@ def applier(edit: Edit) -> Callable[[Harness, Edit], Harness]:
         INSTRUCTIONS: _on_instructions,
         DEMONSTRATIONS: _on_demonstrations,
         SKILLS: _on_skills,
+        POOL: _on_pool,
         CONFIG: _on_config,
         TOOLS: _on_tools,
     }
@@ -144,6 +148,23 @@ def _on_demonstrations(harness: Harness, edit: Edit) -> Harness:
     if len(set(ids)) < len(ids):
         raise EditInvalid(f"{DEMONSTRATIONS}: id {new[0].id!r} exists")
     return replace(harness, demonstrations=tuple(changed))
+
+
+def _on_pool(harness: Harness, edit: Edit) -> Harness:
+    """Adds demonstrations that are not there yet, and sets the picking."""
+    if not edit.is_whole:
+        raise EditInvalid(f"{POOL}: accepts set without an anchor")
+    try:
+        record = read_json(edit.content)
+        lines = [json.dumps(item, ensure_ascii=False) for item in record.pop("add", [])]
+    except (ValueError, TypeError, AttributeError) as error:
+        raise EditInvalid(f"{POOL}: content accepts JSON with pick, k and add") from error
+    new = parse_demonstrations("\n".join(lines))
+    if twice := {item.id for item in new} & {item.id for item in harness.demonstrations}:
+        raise EditInvalid(f"{POOL}: id {min(twice)!r} exists")
+    values = config_values(harness) | {"demonstrations": record}
+    demonstrations = (*harness.demonstrations, *new)
+    return replace(harness, demonstrations=demonstrations, **read_config(values))
 
 
 def _on_config(harness: Harness, edit: Edit) -> Harness:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import yaml
@@ -58,6 +59,12 @@ def yaml_text(values: Mapping[str, Any]) -> str:
     PyYAML writes some characters (for instance U+0085) plainly and then reads them as line ends.
     Such values are written in ASCII with escapes.
     """
+    return _yaml_text(json.dumps(dict(values)))
+
+
+@lru_cache(maxsize=1_000)  # a search writes thousands of harnesses whose harness.yaml is the same
+def _yaml_text(key: str) -> str:
+    values = json.loads(key)
     readable = _dump(values, allow_unicode=True)
     try:
         if yaml.safe_load(readable) == values:
@@ -67,9 +74,9 @@ def yaml_text(values: Mapping[str, Any]) -> str:
     return _dump(values, allow_unicode=False)
 
 
-def _dump(values: Mapping[str, Any], *, allow_unicode: bool) -> str:
+def _dump(values: Any, *, allow_unicode: bool) -> str:
     text: str = yaml.safe_dump(
-        dict(values), sort_keys=False, allow_unicode=allow_unicode, width=1_000_000
+        values, sort_keys=False, allow_unicode=allow_unicode, width=1_000_000
     )
     return text
 

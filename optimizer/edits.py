@@ -9,6 +9,7 @@ An edit addresses the parsed body of a component, never the raw file, so it cann
 | skills/<name>/references/<file> | paragraphs                 | the same; none to set it whole |
 | skills                          | the skills themselves      | name of a skill                |
 | demonstrations.jsonl            | demonstrations             | id of a demonstration          |
+| demonstrations                  | which are there, and told  | none: `pick`, `k` and `add`    |
 | harness.yaml                    | its fields                 | dotted name, for `set`         |
 | tools.json                      | descriptions               | `tool` or `tool.parameter`     |
 
@@ -22,7 +23,7 @@ giving another harness; search relies on it. Two edits exclude each other
 - if they carry the same group,
 - if they share an anchor and one of them replaces, deletes or sets it,
 - if one sets a whole body and the other sets it too or is anchored in it,
-- if both make a demonstration or a skill of one name,
+- if both make a demonstration or a skill of one name, or set the same field,
 - if one deletes a skill and the other changes it.
 
 New skills come first, then whole bodies, then the rest in the order given. The identity of an edit
@@ -39,10 +40,12 @@ from functools import cached_property
 from typing import Any
 
 from optimizer.appliers import DESCRIPTION as DESCRIPTION
+from optimizer.appliers import POOL as POOL
 from optimizer.appliers import REFERENCE_FILE, applier
 from optimizer.appliers import SKILLS as SKILLS
 from optimizer.appliers import Op as Op
 from optimizer.canonical import read_json, unstorable
+from optimizer.configuration import CONFIG
 from optimizer.errors import EditInvalid, HarnessInvalid
 from optimizer.harness import DEMONSTRATIONS, INSTRUCTIONS, SKILL_FILE, Demonstration, Harness
 from optimizer.paragraphs import paragraphs as paragraphs
@@ -85,19 +88,17 @@ class Edit:
     @cached_property
     def names(self) -> frozenset[str]:
         """Of the demonstrations or skills that it makes; only one edit can make a name."""
-        if self.op is Op.DELETE or self.component not in (DEMONSTRATIONS, SKILLS):
+        if self.op is Op.DELETE or self.component not in (DEMONSTRATIONS, POOL, SKILLS):
             return frozenset()
-        key = "id" if self.component == DEMONSTRATIONS else "name"
-        texts = self.content.split("\n") if self.is_whole else [self.content]
-        found = set()
-        for text in texts:
-            try:
-                record = read_json(text)
-            except ValueError:
-                continue  # whoever applies the edit says what is wrong with it
-            if isinstance(record, dict):
-                found.add(str(record.get(key, "")))
-        return frozenset(found)
+        texts = self.content.split("\n") if self.component == DEMONSTRATIONS else [self.content]
+        records = [record for text in texts if isinstance(record := _read(text), dict)]
+        if self.component == POOL:
+            added = [record.get("add") for record in records]
+            records = [r for items in added if isinstance(items, list) for r in items]
+        key = "name" if self.component == SKILLS else "id"
+        return frozenset(
+            f"{key}:{record.get(key)}" for record in records if isinstance(record, dict)
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -159,10 +160,14 @@ def are_exclusive(a: Edit, b: Edit) -> bool:
         return True
     if _deletes_skill_of(a, b) or _deletes_skill_of(b, a):
         return True
-    if a.component != b.component:
-        return False
     if a.names & b.names:
         return True
+    if a.component == b.component == CONFIG and _overlap(a.anchor, b.anchor):
+        return True
+    if {a.component, b.component} == {CONFIG, POOL}:
+        return _overlap(a.anchor or POOL, b.anchor or POOL)
+    if a.component != b.component:
+        return False
     if a.is_whole or b.is_whole:
         return _is_in_body(a) and _is_in_body(b)
     if a.anchor != b.anchor or not a.anchor:
@@ -176,6 +181,19 @@ def _is_in_body(edit: Edit) -> bool:
     if SKILL_FILE.fullmatch(edit.component) and edit.op is Op.SET and edit.anchor == DESCRIPTION:
         return False
     return edit.is_whole or bool(edit.anchor) or edit.op is Op.DELETE
+
+
+def _overlap(a: str, b: str) -> bool:
+    """Two fields of harness.yaml are the same, or one is inside the other."""
+    return f"{a}.".startswith(f"{b}.") or f"{b}.".startswith(f"{a}.")
+
+
+def _read(text: str) -> Any:
+    """The value in JSON; None for what is none: whoever applies the edit says what is wrong."""
+    try:
+        return read_json(text)
+    except ValueError:
+        return None
 
 
 def _deletes_skill_of(a: Edit, b: Edit) -> bool:

@@ -19,9 +19,10 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import unified_diff
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -92,6 +93,10 @@ class Harness:
 
     def components(self) -> dict[str, str]:
         """Path -> canonical text, sorted by path. Parts that are empty have no file."""
+        return dict(self._components)
+
+    @cached_property
+    def _components(self) -> Mapping[str, str]:
         texts = {
             CONFIG: config_text(config_values(self)),
             INSTRUCTIONS: self.instructions,
@@ -104,9 +109,9 @@ class Harness:
         texts |= {f"skills/{skill.name}/SKILL.md": skill.text() for skill in self.skills}
         return dict(sorted(texts.items()))
 
-    @property
+    @cached_property
     def sha256(self) -> str:
-        digests = {key: _digest(text) for key, text in self.components().items()}
+        digests = {key: _digest(text) for key, text in self._components.items()}
         return _digest(json.dumps(digests, sort_keys=True, separators=(",", ":")))
 
     @property
@@ -146,7 +151,7 @@ class Harness:
         """
         if self.picking.pick is not Pick.NEAREST:
             return self.demonstrations
-        others = [item for item in self.demonstrations if not key or item.source != key]
+        others = _distinct(d for d in self.demonstrations if not key or d.source != key)
         chosen = nearest(prompt, [item.task for item in others], k=self.picking.k)
         return tuple(others[i] for i in chosen)
 
@@ -188,6 +193,14 @@ class Harness:
             files=files,
             **parse_config(texts.get(CONFIG, "")),
         )
+
+
+def _distinct(demonstrations: Iterable[Demonstration]) -> list[Demonstration]:
+    """Without those that say what an earlier one says under another id."""
+    found: dict[str, Demonstration] = {}
+    for item in demonstrations:
+        found.setdefault(json.dumps(item.messages), item)
+    return list(found.values())
 
 
 def config_values(harness: Harness) -> dict[str, Any]:

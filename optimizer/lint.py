@@ -18,6 +18,7 @@ from functools import cached_property
 
 from optimizer.canonical import read_json
 from optimizer.edits import (
+    POOL,
     SKILLS,
     Edit,
     Op,
@@ -26,7 +27,7 @@ from optimizer.edits import (
     conflict_groups,
     with_whole_anchor,
 )
-from optimizer.errors import EditInvalid, HarnessInvalid
+from optimizer.errors import EditInvalid
 from optimizer.findings import Finding as Finding
 from optimizer.findings import Severity as Severity
 from optimizer.harness import (
@@ -35,7 +36,6 @@ from optimizer.harness import (
     INSTRUCTIONS,
     SKILL_FILE,
     Harness,
-    parse_demonstrations,
 )
 from optimizer.paragraphs import paragraphs, protected_parts
 from optimizer.skills import MAX_BODY_TOKENS, body_problems, estimated_tokens, linked_files
@@ -235,7 +235,7 @@ class _Check:
     def _texts(self) -> list[str]:
         """What of the content the model would read as told to it."""
         edit = self.edit
-        if edit.component == DEMONSTRATIONS:
+        if edit.component in (DEMONSTRATIONS, POOL):
             # What users and tools say is the world's; the agent's own words teach it to talk.
             return [m["content"] for m in self._messages if m["role"] == "assistant"]
         return self._skill_texts if edit.component == SKILLS else [edit.content]
@@ -243,17 +243,19 @@ class _Check:
     @cached_property
     def _contents(self) -> list[str]:
         """All texts in the content, as they read without the escapes of JSON."""
-        if self.edit.component == DEMONSTRATIONS:
+        if self.edit.component in (DEMONSTRATIONS, POOL):
             return [message["content"] for message in self._messages] or [self.edit.content]
         return self._texts
 
     @cached_property
     def _messages(self) -> list[Mapping[str, str]]:
+        """Of the demonstrations that are new; none where the edit cannot be applied."""
         try:
-            items = parse_demonstrations(self.edit.content)
-        except HarnessInvalid:
-            return []  # the edit cannot be applied, which says what is wrong
-        return [message for item in items for message in item.messages]
+            result = apply_edit(self.harness, self.edit)
+        except EditInvalid:
+            return []
+        new = [d for d in result.demonstrations if d not in self.harness.demonstrations]
+        return [message for item in new for message in item.messages]
 
     @cached_property
     def _skill_texts(self) -> list[str]:

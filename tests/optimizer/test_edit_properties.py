@@ -28,7 +28,7 @@ def test_what_is_exported_is_imported_as_the_same_harness(seed: int) -> None:
     assert again.messages("task") == subject.messages("task")
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(seeds, seeds)
 def test_an_edit_leaves_a_harness_that_reads_back_or_is_refused(seed: int, other: int) -> None:
     start = harness_of(seed)
@@ -44,7 +44,7 @@ def test_an_edit_leaves_a_harness_that_reads_back_or_is_refused(seed: int, other
             assert (skill.description, skill.extra) == frontmatter[skill.name]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(seeds, seeds)
 def test_an_edit_can_be_taken_back(seed: int, other: int) -> None:
     start = harness_of(seed)
@@ -56,7 +56,7 @@ def test_an_edit_can_be_taken_back(seed: int, other: int) -> None:
     assert tidied(apply_in_turn(result, back)).sha256 == tidied(start).sha256
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(seeds, seeds)
 def test_a_difference_of_harnesses_is_edits(seed: int, other: int) -> None:
     before, after = harness_of(seed), harness_of(other)
@@ -69,7 +69,7 @@ def test_a_difference_of_harnesses_is_edits(seed: int, other: int) -> None:
     assert edits_between(after, after) == []
 
 
-@settings(max_examples=30)
+@settings(max_examples=25)
 @given(seeds, seeds)
 def test_edits_without_a_conflict_can_be_applied_together(seed: int, other: int) -> None:
     """Search switches any of them on; a set that cannot be applied would end it."""
@@ -97,7 +97,7 @@ def extras(harness: Harness) -> dict[str, object]:
     return {skill.name: skill.extra for skill in harness.skills}
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(seeds)
 def test_paragraphs_are_a_normal_form(seed: int) -> None:
     text = body_of(Random(seed)) + "\n" + body_of(Random(seed + 1))
@@ -107,7 +107,7 @@ def test_paragraphs_are_a_normal_form(seed: int) -> None:
     assert all(block.strip() for block in blocks)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(seeds, seeds)
 def test_exclusion_has_no_order(seed: int, other: int) -> None:
     start = harness_of(seed)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.canonical import unix_lines
@@ -58,6 +58,7 @@ harnesses = st.builds(
 )
 
 
+@settings(max_examples=30)
 @given(harnesses)
 def test_components_describe_a_harness_completely(subject: Harness) -> None:
     again = Harness.from_components(subject.components())
