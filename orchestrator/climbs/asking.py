@@ -10,7 +10,7 @@ from django.db import transaction
 from optimizer.models import Budget
 from orchestrator.climbs.budget import ROLLOUTS, open_budget, reserve, settle
 from orchestrator.climbs.learning import left_out_for, words
-from orchestrator.climbs.models import ENDED_CLIMB_STATES, Climb, ClimbRun, Rung
+from orchestrator.climbs.models import ENDED_CLIMB_STATES, Climb, ClimbRun, Rung, RungKind
 from orchestrator.climbs.settings import ClimbSettings
 from orchestrator.events.services import Fence, NewEvent, append, hold_fence
 from orchestrator.jobs.errors import Cancelled
@@ -41,7 +41,10 @@ def ask_for_run(
         LeaseLost: another attempt moves the climb.
         Cancelled: the climb ended meanwhile; nothing was made.
     """
-    full_key = f"climb-{climb.pk}-{rung.kind}-{key}"
+    # Of the first rung of its kind as it always was; a second harness rung has keys of its own.
+    is_another = rung.kind == RungKind.HARNESS and rung.index > 1
+    of_rung = f"{rung.kind}-{rung.index}" if is_another else rung.kind
+    full_key = f"climb-{climb.pk}-{of_rung}-{key}"
     existing = Run.objects.filter(key=full_key).first()
     if existing is not None:
         return start_run(run=existing) if queue_job and not existing.has_ended else existing

@@ -15,10 +15,11 @@ from optimizer.models import ENDED_SEARCH_STATES, HarnessVersion, Search, Search
 from orchestrator.climbs.asking import budget_of
 from orchestrator.climbs.budget import reserve
 from orchestrator.climbs.curricula import evidence_tasks
-from orchestrator.climbs.models import Climb, ClimbRun, Phase, Rung, RungKind
+from orchestrator.climbs.models import Climb, ClimbRun, Phase, Rung
 from orchestrator.climbs.settings import ClimbSettings
 from orchestrator.climbs.settings import SearchSettings as RungSettings
 from orchestrator.events.services import Fence, NewEvent, append, hold_fence
+from orchestrator.runs.seeds import derive_seed
 from orchestrator.searches.services import SearchForm, create_search
 from orchestrator.searches.settings import RETRY_SHARE, BudgetSettings, SearchSettings
 
@@ -27,12 +28,14 @@ class SearchFailed(RuntimeError):
     """The climb's search ended without a result; the message is its reason."""
 
 
-def advance_search(*, climb: Climb, rung: Rung, fence: Fence) -> HarnessVersion | None:
-    """The harness that the search ends with; None while it runs.
+def advance_search(
+    *, climb: Climb, rung: Rung, base: HarnessVersion, fence: Fence
+) -> HarnessVersion | None:
+    """The harness that the search from `base` ends with; None while it runs.
 
     Raises LeaseLost, SearchFailed, SearchRefused.
     """
-    search = climb.search or _start(climb, rung, fence)
+    search = climb.search or _start(climb, rung, base, fence)
     if search.state not in ENDED_SEARCH_STATES:
         return None
     if search.state != SearchState.COMPLETED:
@@ -40,7 +43,7 @@ def advance_search(*, climb: Climb, rung: Rung, fence: Fence) -> HarnessVersion 
     return HarnessVersion.objects.get(pk=search.outcome["shipped"])
 
 
-def _start(climb: Climb, rung: Rung, fence: Fence) -> Search:
+def _start(climb: Climb, rung: Rung, base: HarnessVersion, fence: Fence) -> Search:
     with transaction.atomic():
         hold_fence(fence)
         search = create_search(
@@ -50,12 +53,13 @@ def _start(climb: Climb, rung: Rung, fence: Fence) -> Search:
                 environment_version=climb.environment_version,
                 rubric_version=climb.rubric_version,
                 model=climb.model,
-                seed_harness=climb.seed_harness,
+                seed_harness=base,
                 settings=search_settings(climb),
             ),
-            seed=climb.seed,
+            seed=climb.seed if rung.index == 1 else derive_seed(climb.seed, rung.index),
         )
         Climb.objects.filter(pk=climb.pk).update(search=search)
+        Rung.objects.filter(pk=rung.pk).update(search=search)
     return search
 
 
@@ -126,7 +130,7 @@ def note_run(search_run: SearchRun) -> None:
         amount=run.rollouts.count(),
         phase=Phase.SEARCH,
     )
-    rung = climb.rungs.get(kind=RungKind.HARNESS)
+    rung = climb.rungs.get(search=search_run.search)
     ClimbRun.objects.create(
         climb=climb,
         run=run,

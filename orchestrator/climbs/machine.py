@@ -14,6 +14,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from optimizer.models import HarnessVersion
+from optimizer.plateau import Next
 from orchestrator.climbs import harness_search, weights
 from orchestrator.climbs.asking import ask_for_run
 from orchestrator.climbs.conclusions import conclude_rung, conclude_without_test
@@ -24,18 +25,17 @@ from orchestrator.climbs.models import (
     ClimbState,
     Phase,
     Rung,
+    RungKind,
     RungState,
 )
 from orchestrator.climbs.services import fail_climb
+from orchestrator.climbs.turns import newest, turn
 from orchestrator.environments.models import Split, Task
 from orchestrator.events.services import Fence, NewEvent, append, hold_fence
 from orchestrator.runs.models import Purpose, Run, RunState
 from orchestrator.runs.services import PlannedRollout
 from orchestrator.searches.services import SearchRefused
 from training.models import TrainingJob
-
-BASELINE, HARNESS, ECHO = 0, 1, 2
-"""Indices of the rungs."""
 
 
 def advance(*, climb_id: int, fence: Fence) -> None:
@@ -66,7 +66,7 @@ def _mark_started(climb: Climb, fence: Fence) -> None:
 
 
 def _baseline(climb: Climb, fence: Fence) -> bool:
-    rung = start_rung(climb, BASELINE, climb.seed_harness, fence)
+    rung = start_rung(climb, RungKind.BASELINE, climb.seed_harness, fence)
     run = _test_run(climb, rung, climb.seed_harness, Purpose.BASELINE, fence)
     if not run.has_ended:
         return False
@@ -78,9 +78,11 @@ def _baseline(climb: Climb, fence: Fence) -> bool:
 
 
 def _search(climb: Climb, fence: Fence) -> bool:
-    rung = start_rung(climb, HARNESS, None, fence)
+    rung = start_rung(climb, RungKind.HARNESS, None, fence)
     try:
-        found = harness_search.advance_search(climb=climb, rung=rung, fence=fence)
+        found = harness_search.advance_search(
+            climb=climb, rung=rung, base=_best_harness(climb, rung), fence=fence
+        )
     except (SearchFailed, SearchRefused) as exc:
         with transaction.atomic():
             hold_fence(fence)
@@ -95,9 +97,9 @@ def _search(climb: Climb, fence: Fence) -> bool:
 
 
 def _harness_test(climb: Climb, fence: Fence) -> bool:
-    rung = start_rung(climb, HARNESS, None, fence)
+    rung = start_rung(climb, RungKind.HARNESS, None, fence)
     assert rung.harness is not None  # the search ends with one
-    if rung.harness_id == climb.seed_harness_id:
+    if rung.harness_id == _best_harness(climb, rung).pk:
         if rung.state != RungState.DONE:
             assert climb.search is not None
             outcome = climb.search.outcome
@@ -107,19 +109,28 @@ def _harness_test(climb: Climb, fence: Fence) -> bool:
                 sentence=f"Harness: the seed stays; {outcome['reason']}.",
                 fence=fence,
             )
-        return _enter(climb, Phase.TRAIN, fence)
+        return _turn(climb, fence)
     run = _test_run(climb, rung, rung.harness, Purpose.EVALUATE, fence)
     if not run.has_ended:
         return False
     if _is_lost(climb, run, fence):
         return False
     if rung.state != RungState.DONE:
-        conclude_rung(rung=rung, run=run, base=_tested(climb, BASELINE), fence=fence)
-    return _enter(climb, Phase.TRAIN, fence)
+        conclude_rung(rung=rung, run=run, base=_base_of(climb, rung), fence=fence)
+    return _turn(climb, fence)
+
+
+def _turn(climb: Climb, fence: Fence) -> bool:
+    """After a harness rung: another one, the weights, or the end."""
+    chosen = turn(climb, fence)
+    if chosen is Next.STOP:
+        return _finish(climb, fence)
+    return _enter(climb, Phase.TRAIN if chosen is Next.WEIGHTS else Phase.SEARCH, fence)
 
 
 def _train(climb: Climb, fence: Fence) -> bool:
-    rung = start_rung(climb, ECHO, _best_harness(climb), fence)
+    best = _best_harness(climb, newest(climb, RungKind.ECHO))
+    rung = start_rung(climb, RungKind.ECHO, best, fence)
     job: TrainingJob | None = weights.ask_for_training(climb=climb, rung=rung, fence=fence)
     if job is None:
         return False
@@ -132,7 +143,7 @@ def _train(climb: Climb, fence: Fence) -> bool:
 
 
 def _echo_test(climb: Climb, fence: Fence) -> bool:
-    rung = start_rung(climb, ECHO, None, fence)
+    rung = start_rung(climb, RungKind.ECHO, None, fence)
     assert rung.harness is not None
     assert climb.training_job is not None
     run = _test_run(
@@ -147,7 +158,7 @@ def _echo_test(climb: Climb, fence: Fence) -> bool:
         return False
     if _is_lost(climb, run, fence):
         return False
-    base = _tested(climb, HARNESS) or _tested(climb, BASELINE)
+    base = _base_of(climb, rung)
     if rung.state != RungState.DONE:
         conclude_rung(rung=rung, run=run, base=base, fence=fence)
     return _finish(climb, fence)
@@ -162,15 +173,17 @@ STEPS: dict[Phase, Callable[[Climb, Fence], bool]] = {
 }
 
 
-def start_rung(climb: Climb, index: int, harness: HarnessVersion | None, fence: Fence) -> Rung:
+def start_rung(climb: Climb, kind: str, harness: HarnessVersion | None, fence: Fence) -> Rung:
+    """The newest rung of the kind."""
+    rung = newest(climb, kind)
     with transaction.atomic():
         hold_fence(fence)
-        Rung.objects.filter(climb=climb, index=index, state=RungState.PENDING).update(
+        Rung.objects.filter(pk=rung.pk, state=RungState.PENDING).update(
             state=RungState.RUNNING, started_at=timezone.now()
         )
         if harness is not None:
-            Rung.objects.filter(climb=climb, index=index).update(harness=harness)
-    return Rung.objects.select_related("climb", "harness", "test_run").get(climb=climb, index=index)
+            Rung.objects.filter(pk=rung.pk).update(harness=harness)
+    return Rung.objects.select_related("climb", "harness", "test_run").get(pk=rung.pk)
 
 
 def _test_run(
@@ -206,21 +219,26 @@ def _test_run(
     return run
 
 
-def _tested(climb: Climb, index: int) -> Rung | None:
-    """The rung if it has been measured on the sealed test."""
+def _base_of(climb: Climb, rung: Rung) -> Rung | None:
+    """What the rung stands on: the newest below it that was measured and is not worse."""
     return (
-        Rung.objects.select_related("test_run", "harness")
-        .filter(climb=climb, index=index, test_run__isnull=False)
+        climb.rungs.select_related("test_run", "harness")
+        .filter(index__lt=rung.index, test_run__isnull=False)
+        .exclude(verdict="regressed")
+        .order_by("-index")
         .first()
     )
 
 
-def _best_harness(climb: Climb) -> HarnessVersion:
-    """What the weights are trained under: the harness rung unless it is proven worse."""
-    rung = climb.rungs.select_related("harness").get(index=HARNESS)
-    if rung.harness is not None and rung.verdict != "regressed":
-        return rung.harness
-    return climb.seed_harness
+def _best_harness(climb: Climb, rung: Rung) -> HarnessVersion:
+    """What a search starts from and weights are trained under: that of the newest harness rung
+    below which is not proven worse.
+    """
+    below = climb.rungs.select_related("harness").filter(
+        index__lt=rung.index, kind=RungKind.HARNESS, harness__isnull=False
+    )
+    best = below.exclude(verdict="regressed").order_by("-index").first()
+    return climb.seed_harness if best is None or best.harness is None else best.harness
 
 
 def _is_lost(climb: Climb, run: Run, fence: Fence) -> bool:

@@ -57,6 +57,10 @@ class Climb(models.Model):
     )
     config = models.JSONField(default=dict)
     """`orchestrator.climbs.settings.ClimbSettings` as JSON."""
+    advice = models.JSONField(default=dict)
+    """What the plateau rule said at the last turn: see `orchestrator.climbs.turns`."""
+    overruled = models.CharField(max_length=8, blank=True)
+    """What a person has decided comes at the next turn instead: harness, weights or stop."""
     seed = models.BigIntegerField(default=0)
     error = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -95,6 +99,10 @@ class Rung(models.Model):
     harness = models.ForeignKey(
         "optimizer.HarnessVersion", null=True, on_delete=models.PROTECT, related_name="+"
     )
+    search = models.OneToOneField(
+        "optimizer.Search", null=True, on_delete=models.SET_NULL, related_name="rung"
+    )
+    """Of a harness rung."""
     adapter_name = models.CharField(max_length=120, blank=True)
     adapter_sha256 = models.CharField(max_length=64, blank=True)
     test_run = models.OneToOneField(

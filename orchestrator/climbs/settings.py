@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-SAMPLERS = ("sequential", "uniform", "signal")
+from orchestrator.trainings.settings import TrainSettings, check_sampler
+
+__all__ = ["ClimbSettings", "SearchSettings", "TrainSettings", "WatchSettings"]
 
 
 @dataclass(frozen=True)
@@ -34,41 +36,7 @@ class SearchSettings:
     alpha: float = 0.05
 
     def __post_init__(self) -> None:
-        _check_sampler("evidence_sampler", self.evidence_sampler)
-
-
-@dataclass(frozen=True)
-class TrainSettings:
-    """One ECHO rung. The weight of the environment loss means nothing without its normalisation."""
-
-    steps: int = 12
-    groups: int = 4
-    """Tasks per step."""
-    samples: int = 8
-    """Rollouts per task."""
-    sampler: str = "sequential"
-    """Which tasks come next: `sequential` (shuffled passes over all), `uniform`, or `signal` (what
-    a group of rollouts is expected to tell per token): see `environments.curriculum.samplers`.
-    """
-    sampler_settings: dict[str, Any] = field(default_factory=dict)
-    """Of `signal`: decay, prior_strength, floor, by. Its group size is `samples`."""
-    learning_rate: float = 1e-4
-    warmup_steps: int = 1
-    lora_rank: int = 16
-    lora_alpha: float = 32.0
-    env_loss_weight: float = 0.05
-    env_normalisation: str = "global_tokens"
-    advantage: str = "std"
-    temperature: float = 0.7
-    clip_norm: float = 1.0
-    threads: int = 2
-    budget_tokens: int = 512
-    """Input tokens of one pass below the step's shared beginning. On a step of the demo (SmolLM2)
-    the trainer peaks at 1.4 GB, with 1,024 at 1.9; both take about 28 s of a core.
-    """
-
-    def __post_init__(self) -> None:
-        _check_sampler("sampler", self.sampler)
+        check_sampler("evidence_sampler", self.evidence_sampler)
 
 
 @dataclass(frozen=True)
@@ -93,6 +61,8 @@ class ClimbSettings:
     search: SearchSettings = field(default_factory=SearchSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
     watch: WatchSettings = field(default_factory=WatchSettings)
+    max_harness_rungs: int = 1
+    """Searches at most; the rule may ask for another one where it promises more than weights."""
     test_replicates: int = 1
     concurrency: int = 32
     """Rollouts in flight."""
@@ -114,11 +84,6 @@ class ClimbSettings:
         values["train"] = _part(TrainSettings, data.get("train", {}))
         values["watch"] = _part(WatchSettings, data.get("watch", {}))
         return cls(**values)
-
-
-def _check_sampler(name: str, value: str) -> None:
-    if value not in SAMPLERS:
-        raise ValueError(f"{name} is one of {', '.join(SAMPLERS)}, not {value!r}.")
 
 
 def _part(kind: type[Any], data: Mapping[str, Any]) -> Any:

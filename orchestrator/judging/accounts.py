@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from django.db import transaction
 from django.db.models import F
@@ -78,16 +79,18 @@ def reserve(
             amount = amounts.get(unit, 0)
             if amount < 1:
                 continue
-            reservation = {
-                "key": _key(scopes, role, unit, key),
-                "accounts": [Account(row.scope, role, unit) for row in budgets],
-                "amount": amount,
-                "now": now,
-                "lease_s": lease_s,
-            }
-            outcome = ledger.reserve(store, **reservation)
+            attempt = partial(
+                ledger.reserve,
+                store,
+                key=_key(scopes, role, unit, key),
+                accounts=[Account(row.scope, role, unit) for row in budgets],
+                amount=amount,
+                now=now,
+                lease_s=lease_s,
+            )
+            outcome = attempt()
             if outcome is Outcome.REFUSED and ledger.expire(store, now=now):
-                outcome = ledger.reserve(store, **reservation)
+                outcome = attempt()
             if outcome is Outcome.REFUSED:
                 raise BudgetExceeded(_refusal(budgets, amount, what, hint))
 

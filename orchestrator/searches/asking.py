@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from django.db import transaction
 
 from optimizer.models import ENDED_SEARCH_STATES, Search, SearchRun
-from orchestrator.events.services import Fence, hold_fence
+from orchestrator.events.services import Fence, NewEvent, hold_fence
 from orchestrator.jobs.errors import Cancelled
 from orchestrator.runs.models import Run
 from orchestrator.runs.seeds import derive_seed
@@ -80,7 +80,8 @@ def ask_for_run(
         )
         if is_news:
             say(search, words(search.rubric_version, left_out), fence)
-        tell(search, "run", {"id": run.pk, "phase": phase, "label": label}, fence)
+        payload = NewEvent("run", {"id": run.pk, "phase": phase, "label": label})
+        tell(search, payload, fence)
         run_asked.send(sender=Search, search_run=search_run)
         start_run(run=run)
     return run

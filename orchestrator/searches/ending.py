@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.utils import timezone
 
 from optimizer.models import ENDED_SEARCH_STATES, Search, SearchPhase, SearchState
-from orchestrator.events.services import Fence
+from orchestrator.events.services import Fence, NewEvent
 from orchestrator.proposing.services import withdraw
 from orchestrator.searches.signals import search_stopped
 from orchestrator.searches.telling import tell, tell_state
@@ -41,7 +41,7 @@ def _end(
         return False
     search.refresh_from_db()
     if "phase" in changes:
-        tell(search, "phase", {"phase": changes["phase"]}, fence)
+        tell(search, NewEvent("phase", {"phase": changes["phase"]}), fence)
     tell_state(search, state, error, fence)
     withdraw(search=search, reason=f"The search is {search.get_state_display()}.")
     search_stopped.send(sender=Search, search=search)

@@ -31,7 +31,7 @@ from optimizer.models import (
 )
 from optimizer.search_plan import Finished, NeedEdits, NeedRollouts, next_step
 from orchestrator.environments.models import Split, Task
-from orchestrator.events.services import Fence
+from orchestrator.events.services import Fence, NewEvent
 from orchestrator.judging.accounts import BudgetExceeded
 from orchestrator.runs.models import Purpose, Run, RunState
 from orchestrator.searches import fingerprints, preflight, retries, sealed
@@ -221,7 +221,7 @@ def _finish(search: Search, settings: SearchSettings, fence: Fence) -> bool:
             state=SearchState.AWAITING_APPROVAL, phase=SearchPhase.DONE, progress=1.0, doing=""
         )
         if waits:
-            tell(search, "phase", {"phase": SearchPhase.DONE}, fence)
+            tell(search, NewEvent("phase", {"phase": SearchPhase.DONE}), fence)
             tell_state(search, SearchState.AWAITING_APPROVAL, fence=fence)
             search_stopped.send(sender=Search, search=search)
     return False
@@ -244,7 +244,7 @@ def _enter(search: Search, phase: SearchPhase, fence: Fence) -> bool:
             .update(phase=phase, doing="")
         )
         if moved:
-            tell(search, "phase", {"phase": phase}, fence)
+            tell(search, NewEvent("phase", {"phase": phase}), fence)
     return bool(moved)
 
 

@@ -6,6 +6,7 @@ A search ends when its certificate is decided, so the share may jump to 1 from w
 from __future__ import annotations
 
 from optimizer.models import Search, SearchRun
+from orchestrator.events.services import NewEvent
 from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout
 from orchestrator.searches.settings import SearchSettings
 from orchestrator.searches.spending import shares
@@ -32,12 +33,14 @@ def note_progress(*, search_run: SearchRun, done: int, planned: int) -> None:
     Search.objects.filter(pk=search.pk, progress__lt=progress).update(progress=progress)
     tell(
         search,
-        "progress",
-        {
-            "phase": search_run.phase,
-            "progress": progress,
-            "doing": doing,
-            "done": done,
-            "total": planned,
-        },
+        NewEvent(
+            "progress",
+            {
+                "phase": search_run.phase,
+                "progress": progress,
+                "doing": doing,
+                "done": done,
+                "total": planned,
+            },
+        ),
     )

@@ -21,7 +21,7 @@ from optimizer.models import Edit as EditRow
 from optimizer.models import Proposal, Search, Tombstone
 from optimizer.store import load_harness
 from orchestrator.environments.models import Split, Task
-from orchestrator.events.services import Fence
+from orchestrator.events.services import Fence, NewEvent
 from orchestrator.proposing import services as proposing
 from orchestrator.proposing.terms import Terms
 from orchestrator.searches import proposers
@@ -135,18 +135,20 @@ def tell_proposal(proposal: Proposal, fence: Fence | None = None) -> None:
     search = proposal.search
     tell(
         search,
-        "proposal",
-        {
-            "id": proposal.pk,
-            "round": proposal.round,
-            "proposer": proposal.proposer,
-            "state": proposal.state,
-            "edits": len(proposal.edits),
-            "refused": len(proposal.refused),
-            "tokens": proposal.tokens,
-            "cost_usd": proposal.cost_usd,
-            "reason": proposal.reason,
-        },
+        NewEvent(
+            "proposal",
+            {
+                "id": proposal.pk,
+                "round": proposal.round,
+                "proposer": proposal.proposer,
+                "state": proposal.state,
+                "edits": len(proposal.edits),
+                "refused": len(proposal.refused),
+                "tokens": proposal.tokens,
+                "cost_usd": proposal.cost_usd,
+                "reason": proposal.reason,
+            },
+        ),
         fence,
     )
     if proposal.state == Proposal.State.FAILED:

@@ -106,8 +106,7 @@ def start_search(
 def create_search(
     *, project: Project, form: SearchForm, seed: int | None = None, created_by: User | None = None
 ) -> Search:
-    """Raises SearchRefused. For those who may: `start_search` asks, a climb was allowed to start.
-    """
+    """Raises SearchRefused. Asks nobody: `start_search` does, and a climb was allowed to start."""
     if problems := problems_with(project, form):
         raise SearchRefused(" ".join(problems))
     version, harness = form.environment_version, form.seed_harness

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from optimizer.models import Search
 from orchestrator.events.services import Fence, NewEvent, append
 from orchestrator.searches.signals import search_said
 
 
-def tell(search: Search, kind: str, payload: dict[str, Any], fence: Fence | None = None) -> None:
+def tell(search: Search, event: NewEvent, fence: Fence | None = None) -> None:
     """Needs a transaction."""
     assert search.stream_id is not None
-    append(stream_id=search.stream_id, items=[NewEvent(kind, payload)], fence=fence)
+    append(stream_id=search.stream_id, items=[event], fence=fence)
 
 
 def say(search: Search, text: str, fence: Fence | None = None) -> None:
     """One sentence on why the search turned. Needs a transaction."""
-    tell(search, "decision", {"text": text}, fence)
+    tell(search, NewEvent("decision", {"text": text}), fence)
     search_said.send(sender=Search, search=search, text=text)
 
 
 def tell_state(search: Search, state: str, error: str = "", fence: Fence | None = None) -> None:
-    tell(search, "search.state", {"state": state, "error": error}, fence)
+    tell(search, NewEvent("search.state", {"state": state, "error": error}), fence)

@@ -10,9 +10,9 @@ from django.http import Http404
 from django.test import Client
 from django.urls import reverse
 
-from optimizer.models import Candidate
+from optimizer.engines.contract import SEED
+from optimizer.models import Candidate, SearchRun
 from orchestrator.climbs.asking import ask_for_run
-from orchestrator.climbs.harness_search import _rows as search_rows
 from orchestrator.climbs.learning import left_out_of_search
 from orchestrator.climbs.models import Climb, ClimbRun, Phase, Rung, RungKind
 from orchestrator.climbs.rows import rows_of_run
@@ -32,6 +32,7 @@ from orchestrator.jobs.fencing import Fence
 from orchestrator.jobs.models import Job
 from orchestrator.runs.models import Purpose, Rollout, Run, TokenRow, VerdictRecord
 from orchestrator.runs.services import PlannedRollout
+from orchestrator.searches.rows import rows_of
 from rubrics.models import Rubric, RubricVersion
 from tests.base import People
 from tests.climbs.ladder import make_ladder
@@ -267,13 +268,11 @@ def test_a_search_ranks_and_guards_without_what_is_barred(people: People, rubric
     assert climb.search is not None
     run = graded(rubric, (1.0, 0.0), (0.0, 1.0))
     harness = run.rollouts.all()[0].harness
-    Candidate.objects.create(search=climb.search, harness=harness, edits=[])
-    asked = ClimbRun.objects.create(climb=climb, run=run, rung_index=1, phase=Phase.SEARCH)
-    Run.objects.filter(pk=run.pk).update(key="search-1")
-    before = {row.task: row for row in search_rows(climb, climb.search)}
-    assert [row.score for row in before.values()] == [0.75, 0.25]
+    Candidate.objects.create(search=climb.search, harness=harness, key=SEED.key, edits=[])
+    asked = SearchRun.objects.create(search=climb.search, run=run, phase="screen")
+    assert [row.score for row in rows_of(climb.search)] == [0.75, 0.25]
     asked.left_out = {"tone": "κ 0.2"}
     asked.save()
-    rows = search_rows(climb, climb.search)
+    rows = rows_of(climb.search)
     assert [row.score for row in rows] == [1.0, 0.0]
     assert [row.criteria for row in rows] == [{"right": 1.0}, {"right": 0.0}]
