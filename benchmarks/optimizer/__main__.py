@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from benchmarks.figures import Figure
 from benchmarks.optimizer import report, ruleworld
 from benchmarks.optimizer.engines import DEFAULT, is_rival
+from benchmarks.optimizer.refit import refit
 from benchmarks.optimizer.results import RIVAL_PYTHON, Bench, Cell, RunFailed, results
 from benchmarks.optimizer.worlds import DEFAULT_BUDGET, RULEWORLD, load
 
@@ -59,6 +60,7 @@ def run(arguments: Sequence[str] = ()) -> Iterator[report.Line | Figure]:
     if ours is None:
         return
     yield report.overhead(runs, ours)
+    yield refit()
     if bench.world == RULEWORLD:
         yield from report.rule_world_bars(runs, ours)
     else:

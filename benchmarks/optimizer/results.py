@@ -188,8 +188,9 @@ class Cache:
         key = self._key(engine, cell, result["seed"])
         self._known[key] = result
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        line = {"key": key, "engine": engine, "world": self._world, "cell": cell.name}
         with self._path.open("a") as file:
-            file.write(json.dumps({"key": key, "engine": engine, "result": result}) + "\n")
+            file.write(json.dumps({**line, "result": result}) + "\n")
 
     def _key(self, engine: str, cell: Cell, seed: int) -> str:
         setting = None if cell.setting is None else asdict(cell.setting)
