@@ -61,6 +61,7 @@ def row_from_json(record: Mapping[str, Any], *, where: str) -> Row:
         logprobs=logprobs,
         weight_version=str(record.get("weight_version", "")),
         quality=quality,
+        untrained=tuple(int(index) for index in record.get("untrained", ())),
     )
 
 
@@ -76,6 +77,8 @@ def row_to_json(row: Row) -> dict[str, Any]:
         "logprobs": None if row.logprobs is None else list(row.logprobs),
         "weight_version": row.weight_version,
     }
+    if row.untrained:
+        record["untrained"] = list(row.untrained)
     if row.quality is not None:
         record["quality"] = {
             "turns": row.quality.turns,
@@ -209,10 +212,16 @@ class RowBuilder:
         prompt_kinds: Sequence[TokenKind],
         action_ids: Sequence[int],
         action_logprobs: Sequence[float],
+        is_trained: Sequence[bool] | None = None,
     ) -> None:
-        """Append the new part of the prompt, then the sampled tokens."""
+        """Append the new part of the prompt, then the sampled tokens.
+
+        Sampled tokens whose `is_trained` is false are context.
+        """
         if len(prompt_ids) != len(prompt_kinds) or len(action_ids) != len(action_logprobs):
             raise RowError(f"rollout {self.rollout}: ids and kinds or log-probs differ in length")
+        if is_trained is not None and len(is_trained) != len(action_ids):
+            raise RowError(f"rollout {self.rollout}: ids and mask differ in length")
         known = len(self._rows[-1].ids) if self._rows else 0
         if self._rows and list(prompt_ids[:known]) == self._rows[-1].ids:
             row = self._rows[-1]
@@ -224,7 +233,10 @@ class RowBuilder:
         row.ids.extend(prompt_ids[known:])
         row.logprobs.extend([0.0] * (len(prompt_ids) - known))
         row.ids.extend(action_ids)
-        row.kinds.extend([TokenKind.ACTION] * len(action_ids))
+        row.kinds.extend(
+            TokenKind.ACTION if is_kept else TokenKind.CONTEXT
+            for is_kept in is_trained or [True] * len(action_ids)
+        )
         row.logprobs.extend(action_logprobs)
 
     def add_observation(self, *, ids: Sequence[int], kinds: Sequence[TokenKind]) -> None:
