@@ -10,11 +10,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from django.db.models import QuerySet
+
 from optimizer.harness import SKILL_FILE
 from optimizer.models import HarnessVersion
 from optimizer.statistics import wilson_interval
 from orchestrator.events.models import Event
-from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout, RolloutState
+from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout, RolloutState, Run
 
 LOADED = "skill.loaded"
 PASSED = 0.5
@@ -56,29 +58,16 @@ class Activation:
 def activations(
     *, harness: HarnessVersion, run_ids: Iterable[int] | None = None
 ) -> list[Activation]:
-    """Of each skill in the order of their names, over all runs or these; two queries."""
-    skills = skills_of(harness)
-    if not skills:
-        return []
-    found = Rollout.objects.filter(harness=harness).exclude(state__in=OPEN_ROLLOUT_STATES)
+    """Of each skill in the order of their names, over all runs or these; two queries at most."""
+    rollouts = Rollout.objects.filter(harness=harness)
     if run_ids is not None:
-        found = found.filter(run_id__in=list(run_ids))
-    scores = dict(found.exclude(state=RolloutState.CANCELLED).values_list("stream_id", "score"))
-    loaded: dict[str, set[int]] = defaultdict(set)
-    told = Event.objects.filter(kind=LOADED, stream__rollout__harness=harness)
-    if run_ids is not None:
-        told = told.filter(stream__rollout__run_id__in=list(run_ids))
-    for stream_id, name in told.values_list("stream_id", "payload__name"):
-        if stream_id in scores:
-            loaded[name].add(stream_id)
-    return [_activation(skill, loaded[skill], scores) for skill in skills]
+        rollouts = rollouts.filter(run_id__in=list(run_ids))
+    return _counted([harness], rollouts)
 
 
-def activations_in_run(run_id: int) -> list[tuple[HarnessVersion, list[Activation]]]:
-    """Of the run's harnesses that have skills, the first used first."""
-    versions = HarnessVersion.objects.filter(rollouts__run_id=run_id).distinct().order_by("pk")
-    listed = ((version, activations(harness=version, run_ids=[run_id])) for version in versions)
-    return [(version, found) for version, found in listed if found]
+def activations_in_run(run: Run, harnesses: Sequence[HarnessVersion]) -> list[Activation]:
+    """Of each skill that any of the run's harnesses has, over the rollouts that had it."""
+    return _counted(harnesses, Rollout.objects.filter(run=run))
 
 
 def loads_of(rollout_ids: Iterable[int]) -> dict[int, list[str]]:
@@ -97,13 +86,47 @@ def skills_of(harness: HarnessVersion) -> list[str]:
     return sorted(match[1] for match in matches if match)
 
 
+@dataclass(frozen=True)
+class _Ended:
+    harness_id: int
+    score: float | None
+
+
+def _counted(harnesses: Sequence[HarnessVersion], rollouts: QuerySet[Rollout]) -> list[Activation]:
+    owners: dict[str, set[int]] = defaultdict(set)
+    for version in harnesses:
+        for skill in skills_of(version):
+            owners[skill].add(version.pk)
+    if not owners:
+        return []
+    ended = rollouts.exclude(state__in=(*OPEN_ROLLOUT_STATES, RolloutState.CANCELLED))
+    by_stream = {
+        stream_id: _Ended(harness_id, score)
+        for stream_id, harness_id, score in ended.values_list("stream_id", "harness_id", "score")
+    }
+    loaded: dict[str, set[int]] = defaultdict(set)
+    told = Event.objects.filter(kind=LOADED, stream_id__in=ended.values("stream_id"))
+    for stream_id, name in told.values_list("stream_id", "payload__name"):
+        loaded[name].add(stream_id)
+    return [
+        _activation(
+            skill,
+            loaded[skill],
+            {pk: one.score for pk, one in by_stream.items() if one.harness_id in owners[skill]},
+        )
+        for skill in sorted(owners)
+    ]
+
+
 def _activation(skill: str, loaded: set[int], scores: Mapping[int, float | None]) -> Activation:
+    # What ended between the two queries counts the next time.
+    seen = loaded & scores.keys()
     return Activation(
         skill=skill,
-        loaded=len(loaded),
+        loaded=len(seen),
         rollouts=len(scores),
-        passed_with=_rate([scores[pk] for pk in loaded]),
-        passed_without=_rate([score for pk, score in scores.items() if pk not in loaded]),
+        passed_with=_rate([scores[pk] for pk in seen]),
+        passed_without=_rate([score for pk, score in scores.items() if pk not in seen]),
     )
 
 

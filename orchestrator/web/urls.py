@@ -102,6 +102,8 @@ urlpatterns = [
     ),
     path("p/<int:project_id>/rubrics/<int:rubric_id>/", rubrics.rubric_detail, name="rubric"),
     path("p/<int:project_id>/review/", include("orchestrator.web.review_urls")),
+    path("p/<int:project_id>/optimise/", include("orchestrator.web.search_urls")),
+    path("p/<int:project_id>/harnesses/", include("orchestrator.web.harness_urls")),
     path("p/<int:project_id>/train/", training.training_list, name="training"),
     path("p/<int:project_id>/train/<int:job_id>/", training.training_detail, name="training_job"),
     path("p/<int:project_id>/ladder/", climbs.climb_list, name="climbs"),

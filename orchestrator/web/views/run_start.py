@@ -79,6 +79,8 @@ class StartForm(forms.Form):
 def run_start(request: HttpRequest, project_id: int) -> HttpResponse:
     project = project_for_edit(request.user, project_id)
     initial = run_choices.suggested(project.pk, request.GET.get("environment", ""))
+    if (asked := request.GET.get("harness", "")).isdecimal():
+        initial["harness"] = asked
     form = StartForm(project, request.POST or None, initial=initial)
     if form.is_bound and form.is_valid():
         given = form.cleaned_data

@@ -7,8 +7,10 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
+from orchestrator.harnesses.queries import harnesses_of_run
 from orchestrator.projects.access import project_for_view
 from orchestrator.review.queries import names_of_queues
+from orchestrator.runs.activation import activations_in_run
 from orchestrator.runs.models import Purpose, RolloutState, RunState
 from orchestrator.runs.queries import capacity_text, rollout_row, rollouts_of, tally
 from orchestrator.runs.services import cancel_run
@@ -63,6 +65,7 @@ def run_detail(request: HttpRequest, project_id: int, run_id: int) -> HttpRespon
     shown = list(rollouts[: ROWS_PER_PAGE + 1])
     more, shown = len(shown) > ROWS_PER_PAGE, shown[:ROWS_PER_PAGE]
     counts = tally(run.pk)
+    harnesses = harnesses_of_run(run.pk)
     return page(
         request,
         "web/run.html",
@@ -79,7 +82,8 @@ def run_detail(request: HttpRequest, project_id: int, run_id: int) -> HttpRespon
         rows=[rollout_row(rollout) for rollout in shown],
         next_after=shown[-1].pk if more else None,
         families=queries.families_of_run(run.pk),
-        harnesses=queries.harnesses_of([run.pk]).get(run.pk, []),
+        harnesses=harnesses,
+        activation=activations_in_run(run, harnesses),
         climb_run=queries.climb_of_run(run.pk),
         last_seq=last_seq,
         states=RolloutState.values,

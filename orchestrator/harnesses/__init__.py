@@ -1,0 +1,1 @@
+"""The library of a project's harnesses: taken in, changed into new ones, compared, given out."""
