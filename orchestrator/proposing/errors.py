@@ -14,3 +14,7 @@ class AnswerRefused(ValueError):
 
     def __str__(self) -> str:
         return " ".join([self.message, *self.findings])
+
+
+class NotWaiting(AnswerRefused):
+    """There is nothing to answer (any more, or yet): the answer itself may be fine."""

@@ -19,7 +19,7 @@ from optimizer.reflection.evidence import shown
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Role, User
 from orchestrator.proposing import evidence, services
-from orchestrator.proposing.errors import AnswerRefused
+from orchestrator.proposing.errors import AnswerRefused, NotWaiting
 from orchestrator.proposing.material import material_of, mode_of, sifted
 from orchestrator.proposing.names import HANDED_IN
 
@@ -33,10 +33,10 @@ MAX_ANSWER_CHARS = 400_000
 def handed_out(proposal: Proposal) -> dict[str, Any]:
     """A proposal as plain values: what is asked, in which form, and the rollouts behind it.
 
-    Raises AnswerRefused while its question is being written.
+    Raises NotWaiting while its question is being written.
     """
     if not proposal.prompt:
-        raise AnswerRefused("The question is still being written; ask again in a moment.")
+        raise NotWaiting("The question is still being written; ask again in a moment.")
     search, given = proposal.search, material_of(proposal)
     rollouts = evidence.rollouts_by_id(search, proposal.request.get("rollouts") or ())
     success = evidence.success_of(search)
@@ -65,11 +65,11 @@ def answer(*, actor: User, proposal: Proposal, text: str) -> Proposal:
     """Ends the proposal with these edits. Raises AnswerRefused; Http404, PermissionDenied."""
     require(actor, proposal.search.project_id, Role.EDITOR)
     if proposal.proposer != HANDED_IN:
-        raise AnswerRefused(f"{proposal.proposer} is answered by its model, not by hand.")
+        raise NotWaiting(f"{proposal.proposer} is answered by its model, not by hand.")
     if proposal.state != Proposal.State.WAITING:
-        raise AnswerRefused(f"This proposal is {proposal.get_state_display()} already.")
+        raise NotWaiting(f"This proposal is {proposal.get_state_display()} already.")
     if not proposal.prompt:
-        raise AnswerRefused("The question is still being written; answer in a moment.")
+        raise NotWaiting("The question is still being written; answer in a moment.")
     if len(text) > MAX_ANSWER_CHARS:
         raise AnswerRefused(f"An answer has at most {MAX_ANSWER_CHARS:,} characters.")
     read = read_answer(text, mode_of(proposal))
@@ -93,5 +93,5 @@ def answer(*, actor: User, proposal: Proposal, text: str) -> Proposal:
             created_by=actor,
         )
     if not is_taken:
-        raise AnswerRefused("Somebody else has answered it in the meantime.")
+        raise NotWaiting("Somebody else has answered it in the meantime.")
     return proposal
