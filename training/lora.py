@@ -138,9 +138,11 @@ class LoraLinear(nn.Module):
         drawn = torch.empty(spec.rank, base.in_features).uniform_(
             -bound, bound, generator=generator
         )
-        self.lora_A = nn.Parameter(drawn.to(base.weight.device))
+        # fp32 on a half-precision base: updates of Adam's size would be lost in bf16.
+        dtype = torch.float64 if base.weight.dtype == torch.float64 else torch.float32
+        self.lora_A = nn.Parameter(drawn.to(base.weight.device, dtype))
         self.lora_B = nn.Parameter(
-            torch.zeros(base.out_features, spec.rank, device=base.weight.device)
+            torch.zeros(base.out_features, spec.rank, device=base.weight.device, dtype=dtype)
         )
 
     def forward(self, x_NI: Tensor) -> Tensor:
