@@ -12,7 +12,8 @@ from orchestrator.runs.models import Run
 from orchestrator.runs.signals import run_ended, run_progressed
 from orchestrator.searches.progress import note_progress
 from orchestrator.searches.queueing import queue_advance
-from orchestrator.searches.rounds import tell_proposal
+from orchestrator.searches.rounds import note_edits, tell_proposal
+from orchestrator.searches.settings import SearchSettings
 from orchestrator.searches.spending import settle_run
 
 
@@ -40,5 +41,6 @@ def on_run_progressed(run: Run, done: int, planned: int, **_: Any) -> None:
 def on_proposal_answered(proposal: Proposal, **_: Any) -> None:
     if proposal.search.has_ended:
         return
+    note_edits(proposal.search, SearchSettings.from_json(proposal.search.settings))
     tell_proposal(proposal)
     queue_advance(search_id=proposal.search_id, after=f"proposal-{proposal.pk}")

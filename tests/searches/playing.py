@@ -152,7 +152,9 @@ def end(rollout: Rollout, score: float | None) -> None:
     rollout.save()
 
 
-def facts(search: Search) -> set[tuple[str, str, int]]:
-    """Which rollouts the search has asked for."""
+def facts(search: Search) -> list[tuple[str, str, str, int]]:
+    """Which rollouts the search has asked for; one that was asked for twice is here twice."""
     rows = Rollout.objects.filter(run__search_run__search=search)
-    return set(rows.values_list("harness__sha256", "task__key", "replicate"))
+    return sorted(
+        rows.values_list("run__search_run__phase", "harness__sha256", "task__key", "replicate")
+    )
