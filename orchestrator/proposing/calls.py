@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import functools
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -83,6 +85,7 @@ class Line:
             base_url=self.endpoint.base_url.rstrip("/"),
             headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=httpx.Timeout(REQUEST_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+            verify=_certificates(),
             trust_env=False,
         )
 
@@ -224,6 +227,12 @@ class Line:
             is_cut=choice.get("finish_reason") == "length",
             calls=told,
         )
+
+
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    """Reading them takes longer than a request to a model next door, and tuning makes many."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 def retry_after_s(said: str) -> float:
