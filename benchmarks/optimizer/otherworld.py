@@ -96,7 +96,8 @@ class OtherWorld:
         """Of the best document that greedy adding of whole parts finds; every part is right in
         itself, and what is left out is left out for its length.
         """
-        parts = [(choice[0],) for choice in self.choices] + self.pairs
+        parts: list[tuple[str, ...]] = [(choice[0],) for choice in self.choices]
+        parts += self.pairs
         parts += [tuple(chain) for chain in self.chains]
         seed = best = self.truth(self.seed_document)
         kept: tuple[str, ...] = ()
