@@ -91,10 +91,10 @@ class Edit:
         if self.op is Op.DELETE or self.component not in (DEMONSTRATIONS, POOL, SKILLS):
             return frozenset()
         texts = self.content.split("\n") if self.component == DEMONSTRATIONS else [self.content]
-        records = [record for text in texts if isinstance(record := _read(text), dict)]
+        records = [_read(text) for text in texts]
         if self.component == POOL:
-            added = [record.get("add") for record in records]
-            records = [r for items in added if isinstance(items, list) for r in items]
+            added = [record.get("add") for record in records if isinstance(record, dict)]
+            records = [item for items in added if isinstance(items, list) for item in items]
         key = "name" if self.component == SKILLS else "id"
         return frozenset(
             f"{key}:{record.get(key)}" for record in records if isinstance(record, dict)

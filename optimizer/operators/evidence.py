@@ -1,8 +1,8 @@
 """What operators look at. Evidence comes from the train split alone.
 
 Everything is optional but the task and what was said: an author's transcript has no score, an
-environment may have no errors to tell, and a rubric may be none of the agent's business. An operator
-proposes nothing where its evidence is missing.
+environment may have no errors to tell, and a rubric may be none of the agent's business. Where its
+evidence is missing an operator proposes nothing.
 """
 
 from __future__ import annotations

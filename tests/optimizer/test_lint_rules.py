@@ -71,9 +71,9 @@ def test_the_model_does_not_see_the_marks() -> None:
 
 
 def test_a_paragraph_is_protected_by_name() -> None:
-    rules = {"protected": ("instructions.md#One line",)}
-    assert codes(say("", op=Op.DELETE, anchor="One line"), **rules) == ["protected_part"]
-    assert codes(say("New.", op=Op.REPLACE, anchor="You answer"), **rules) == []
+    rules: dict[str, object] = {"protected": ("instructions.md#One line",)}
+    assert codes(say("", op=Op.DELETE, anchor="One line"), harness(), **rules) == ["protected_part"]
+    assert codes(say("New.", op=Op.REPLACE, anchor="You answer"), harness(), **rules) == []
 
 
 def test_a_protected_skill_is_not_deleted_as_a_whole() -> None:
