@@ -106,10 +106,10 @@ def compared(before: str, after: str) -> list[Line]:
         return [*_gone(old, 0), *_new(new, 0)]
     lines = list(_lines(old, new))
     changed = [i for i, line in enumerate(lines) if line.kind != "same"]
-    if not changed and before != after:
-        # Only how lines end differs: at the end of the file, or by another sign.
-        return [Line("gap", [(False, "only line ends differ")])]
-    return _folded(lines, changed)
+    if changed:
+        return _folded(lines, changed)
+    # At the end of the file, or by another sign.
+    return [] if before == after else [Line("gap", [(False, "only line ends differ")])]
 
 
 def _lines(old: Sequence[str], new: Sequence[str]) -> Iterator[Line]:
@@ -176,6 +176,9 @@ def _folded(lines: Sequence[Line], changed: Sequence[int]) -> list[Line]:
     near = {
         at for i in changed for at in range(max(0, i - CONTEXT), min(len(lines), i + CONTEXT + 1))
     }
+    # A gap of one line would take as much room as the line.
+    shown = near | {-1, len(lines)}
+    near |= {at for at in range(len(lines)) if at - 1 in shown and at + 1 in shown}
     found: list[Line] = []
     hidden = 0
     for at, line in enumerate(lines):

@@ -94,7 +94,7 @@ class Library:
 
 
 SHOW = (
-    ("", "of people, released or certified"),
+    ("", "of people, released, certified"),
     ("released", "released"),
     ("certified", "certified"),
     ("all", "all, those that searches tried too"),
@@ -153,7 +153,7 @@ def _rows(project_id: int, versions: Sequence[HarnessVersion]) -> list[HarnessRo
     for release in current_releases(project_id):
         released[release.harness_id].append(release.environment)
     searches = dict(
-        Candidate.objects.filter(harness_id__in=pks)
+        Candidate.objects.filter(harness_id__in=pks, parent__isnull=False)
         .order_by("-search_id")
         .values_list("harness_id", "search_id")
     )
@@ -273,7 +273,7 @@ class Story:
     """The newest ones."""
     use: Use
     candidates: Sequence[Candidate]
-    """Its places in searches, newest first, each with its search and parent."""
+    """Its places in searches, newest first, each with its search and parent; a seed has none."""
     comparisons: Sequence[Comparison]
     """Claims about it, newest first."""
     releases: Sequence[Release]

@@ -11,6 +11,7 @@ from optimizer.models import HarnessVersion
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.environments.models import EnvironmentVersion
 from orchestrator.runs.models import Run
+from orchestrator.searches import releases
 from rubrics.models import RubricVersion
 
 
@@ -49,8 +50,8 @@ def of(project_id: int) -> RunChoices:
 
 
 def suggested(project_id: int, slug: str) -> dict[str, Any]:
-    """Values of the newest run on that environment; else what an example brought under its name;
-    else the only choice, or none.
+    """Values of the newest run on that environment, with the harness that is released there; else
+    what an example brought under its name; else the only choice, or none.
     """
     choices = of(project_id)
     runs = Run.objects.filter(project_id=project_id).order_by("-pk")
@@ -68,7 +69,10 @@ def suggested(project_id: int, slug: str) -> dict[str, Any]:
         found["model"] = last.model_id
     if (rubric := likely_rubric(project_id, slug)) is not None:
         found["rubric"] = rubric.pk
-    if on_it is not None:
+    released = releases.current(version.environment) if version is not None else None
+    if released is not None:
+        found["harness"] = released.harness_id
+    elif on_it is not None:
         found["harness"] = on_it.rollouts.values_list("harness_id", flat=True).first()
     elif slug and (own := choices.harnesses.filter(label=slug).first()) is not None:
         found["harness"] = own.pk

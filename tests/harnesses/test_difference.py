@@ -29,6 +29,7 @@ def test_lines_that_went_and_came_are_all_there(before: list[str], after: list[s
     new = [text_of(line) for line in found if line.after is not None]
     hidden = sum(line.n_hidden for line in found)
     told = "\n".join(before).splitlines(), "\n".join(after).splitlines()
+    assert all(line.n_hidden != 1 for line in found)
     if found and told[0] != told[1]:
         assert len(old) + hidden == len(told[0])
         assert len(new) + hidden == len(told[1])

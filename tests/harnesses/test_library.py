@@ -119,8 +119,9 @@ def test_the_library_leaves_out_what_a_search_has_only_tried(people: People) -> 
     tried, certified, released = (store(people, model=name) for name in "abc")
     bare = store(people, model="d")
     search = Search.objects.create(project=people.project, seed_harness=seed, seed=1)
+    root = Candidate.objects.create(search=search, harness=seed)
     for version in (tried, certified, released):
-        Candidate.objects.create(search=search, harness=version)
+        Candidate.objects.create(search=search, harness=version, parent=root)
     certify(people, certified, search=search)
     environment = make_environment(people.project).environment
     releases.release(actor=people.editor, environment=environment, harness=released)
@@ -139,9 +140,11 @@ def test_the_library_leaves_out_what_a_search_has_only_tried(people: People) -> 
     assert first.n_all == 5
     assert [row.version for row in first.rows] == [bare, released]
     assert shown("all", before_id=first.before_id) == [certified, tried, seed]
-    row = next(row for row in queries.library(people.project.pk).rows if row.version == certified)
-    assert row.search_id == search.pk
-    assert row.proof is not None and row.proof.comparison.difference == 0.2
+    rows = {row.version: row for row in queries.library(people.project.pk).rows}
+    assert rows[certified].search_id == search.pk
+    assert rows[seed].search_id is None  # it began from it
+    proof = rows[certified].proof
+    assert proof is not None and proof.comparison.difference == 0.2
 
 
 def test_a_row_says_what_it_is_made_of_and_where_it_was_used(people: People) -> None:

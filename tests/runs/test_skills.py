@@ -15,7 +15,7 @@ from optimizer.store import store_harness
 from orchestrator.agents.models import EndpointKind
 from orchestrator.environments.models import EnvironmentVersion
 from orchestrator.runs import engine
-from orchestrator.runs.activation import activations
+from orchestrator.runs.activation import activations, activations_in_run, loads_of
 from orchestrator.runs.models import Rollout, RolloutState, Run, RunState
 from orchestrator.runs.skills import MAX_LOADS
 from orchestrator.runs.transcripts import transcript_of
@@ -205,7 +205,11 @@ def test_activation_is_counted_with_the_scores_beside_it(
     assert used.passed_with is not None and used.passed_without is not None
     assert (used.passed_with.passed, used.passed_with.scored) == (2, 2)
     assert (used.passed_without.passed, used.passed_without.scored) == (1, 2)
-    assert activations(harness=harness) == [unused, used]
+    assert activations(harness=harness) == activations_in_run(run, [harness]) == [unused, used]
+    # A harness without skills asks nothing.
+    assert activations(harness=make_harness(people.project)) == []
+    loads = loads_of(rollout.pk for rollout in rollouts(run))
+    assert sorted(loads.values()) == [["dates"], ["dates"]]
 
 
 def test_a_harness_names_its_model_and_how_it_samples(
