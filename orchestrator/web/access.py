@@ -11,6 +11,7 @@ from typing import TypeVar
 from django.db.models import Model, QuerySet
 from django.shortcuts import get_object_or_404
 
+from optimizer.models import Search
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.climbs.models import Climb
 from orchestrator.environments.models import Environment, EnvironmentCheck, Task
@@ -60,6 +61,16 @@ def climb_for_view(actor: Actor, project_id: int, climb_id: int) -> Climb:
 
 def climb_for_edit(actor: Actor, project_id: int, climb_id: int) -> Climb:
     return _in_project(Climb.objects.all(), project_for_edit(actor, project_id), climb_id)
+
+
+def search_for_view(actor: Actor, project_id: int, search_id: int) -> Search:
+    return _in_project(Search.objects.all(), project_for_view(actor, project_id), search_id)
+
+
+def search_for_edit(actor: Actor, project_id: int, search_id: int) -> Search:
+    return _in_project(
+        Search.objects.select_related("project"), project_for_edit(actor, project_id), search_id
+    )
 
 
 def environment_for_view(actor: Actor, project_id: int, slug: str) -> Environment:

@@ -74,6 +74,14 @@ def entries(project_id: int, counts: RailCounts) -> list[Entry]:
             is_minor=True,
             count_means="waiting for you",
         ),
+        Entry(
+            "optimise",
+            "Optimise",
+            url("searches"),
+            counts.searches,
+            is_minor=True,
+            count_means="in progress or waiting for you",
+        ),
         Entry("train", "Train", url("training"), counts.training, is_minor=True),
         Entry("ladder", "Ladder", url("climbs"), counts.climbs),
     ]

@@ -161,13 +161,13 @@ def edit_rows(edits: Sequence[Edit]) -> list[EditRow]:
                 edit=edit,
                 low=mean - 1.96 * sd if known else None,  # type: ignore[operator]
                 high=mean + 1.96 * sd if known else None,  # type: ignore[operator]
-                words=_edit_words(edit.data),
+                words=edit_words(edit.data),
             )
         )
     return rows
 
 
-def _edit_words(data: Mapping[str, Any]) -> str:
+def edit_words(data: Mapping[str, Any]) -> str:
     content = data.get("content")
     if not isinstance(content, str) or not content:
         return str(data.get("op", ""))

@@ -13,7 +13,7 @@ from typing import Any
 from django.db.models import Avg, Count, IntegerField, Model, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
-from optimizer.models import Blob, Comparison, HarnessVersion
+from optimizer.models import Blob, Comparison, HarnessVersion, Search, SearchState
 from orchestrator.climbs.models import Climb, ClimbRun, ClimbState, Rung
 from orchestrator.environments.models import Environment, EnvironmentVersion, Split, Task
 from orchestrator.events.models import Event, Stream
@@ -26,6 +26,12 @@ from orchestrator.runs.queries import RunRow, list_runs
 from rubrics.models import Rubric
 from training.models import TrainingJob, TrainingState
 
+LIVE_SEARCHES = (
+    SearchState.QUEUED,
+    SearchState.RUNNING,
+    SearchState.PAUSED,
+    SearchState.AWAITING_APPROVAL,
+)
 LIVE_CLIMBS = (ClimbState.QUEUED, ClimbState.RUNNING, ClimbState.PAUSED)
 
 
@@ -36,6 +42,8 @@ class RailCounts:
     runs: int = 0
     climbs: int = 0
     training: int = 0
+    searches: int = 0
+    """Not those of climbs, which count as climbs."""
     review: int = 0
     warnings: int = 0
     """Alarms of the watch that nobody has acknowledged."""
@@ -46,9 +54,9 @@ class RailCounts:
 def rail_counts(project_id: int, reviewer: User | None) -> RailCounts:
     """One query. `reviewer`: whose review items are counted; None for who may not review."""
 
-    def running(model: type[Model], states: Sequence[str]) -> Coalesce:
+    def running(model: type[Model], states: Sequence[str], **filters: object) -> Coalesce:
         rows = (
-            model._default_manager.filter(project_id=OuterRef("pk"), state__in=states)
+            model._default_manager.filter(project_id=OuterRef("pk"), state__in=states, **filters)
             .order_by()
             .values("project_id")
             .annotate(n=Count("pk"))
@@ -74,11 +82,22 @@ def rail_counts(project_id: int, reviewer: User | None) -> RailCounts:
             live_runs=running(Run, [RunState.RUNNING, RunState.QUEUED]),
             live_climbs=running(Climb, LIVE_CLIMBS),
             live_training=running(TrainingJob, [TrainingState.RUNNING, TrainingState.QUEUED]),
+            live_searches=running(
+                Search, LIVE_SEARCHES, rung=None, climb=None, stream__isnull=False
+            ),
             to_review=n_to_review(reviewer) if reviewer else Value(0),
             warnings=unseen(),
             pauses=unseen(level=PAUSE),
         )
-        .values_list("live_runs", "live_climbs", "live_training", "to_review", "warnings", "pauses")
+        .values_list(
+            "live_runs",
+            "live_climbs",
+            "live_training",
+            "live_searches",
+            "to_review",
+            "warnings",
+            "pauses",
+        )
         .first()
     )
     return RailCounts(*row) if row else RailCounts()

@@ -4,6 +4,7 @@ from django.urls import include, path, re_path
 
 from orchestrator.web.views import (
     checks,
+    climb_start,
     climbs,
     curriculum,
     egress,
@@ -107,6 +108,12 @@ urlpatterns = [
     path("p/<int:project_id>/train/", training.training_list, name="training"),
     path("p/<int:project_id>/train/<int:job_id>/", training.training_detail, name="training_job"),
     path("p/<int:project_id>/ladder/", climbs.climb_list, name="climbs"),
+    path("p/<int:project_id>/ladder/start/", climb_start.climb_start, name="climb_start"),
+    path(
+        "p/<int:project_id>/ladder/<int:climb_id>/overrule/",
+        climb_start.climb_overrule,
+        name="climb_overrule",
+    ),
     path("p/<int:project_id>/ladder/<int:climb_id>/", climbs.climb_detail, name="climb"),
     re_path(
         r"^p/(?P<project_id>\d+)/ladder/(?P<climb_id>\d+)/(?P<action>pause|resume|cancel)/$",

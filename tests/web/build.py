@@ -223,7 +223,16 @@ def make_climb(project: Project, **overrides: Any) -> Climb:
         make_harness(project),
         make_harness(project, **{"rules.md": "Act, do not explain."}),
     )
-    search = Search.objects.create(project=project, seed_harness=seed, seed=7)
+    search = Search.objects.create(
+        project=project,
+        stream=create_stream(project=project, kind="search"),
+        state="completed",
+        environment_version=run.environment_version,
+        rubric_version=run.rubric_version,
+        model=run.model,
+        seed_harness=seed,
+        seed=7,
+    )
     Edit.objects.create(
         search=search,
         position=0,

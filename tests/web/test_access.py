@@ -123,8 +123,10 @@ ELSEWHERE = {
     *("alignment_start", "alignment_cancel", "alignment_take"),
     *("rubric_redteam", "redteam_start", "redteam_cancel", "redteam_golden"),
     *("alarm_acknowledge", "judge_limits"),
+    *("climb_start", "climb_overrule"),
 }
-"""Tested in `test_calibration_pages`, `test_redteam_page`, `test_alarms_page`, `test_judge_limits`.
+"""Tested in `test_calibration_pages`, `test_redteam_page`, `test_alarms_page`, `test_judge_limits`,
+`test_climb_start`.
 """
 
 

@@ -19,6 +19,7 @@ from orchestrator.web import access, queries
 from orchestrator.web.figures import MINI, NARROW, WIDE, climb_figure
 from orchestrator.web.frame import Crumb, page
 from orchestrator.web.ladder import edit_rows, harness_diff, rung_rows, training_curves
+from orchestrator.web.turns import turn_of
 
 EDITS_SHOWN = 8
 """Edits shown at once, strongest first; the rest is folded."""
@@ -87,6 +88,7 @@ def climb_detail(request: HttpRequest, project_id: int, climb_id: int) -> HttpRe
         comparisons=queries.comparisons_of(view.climb.search_id),
         curves=training_curves(view.training),
         alarms=alarms_of(climb.pk),
+        turn=turn_of(view.climb),
         last_seq=last_seq,
     )
 

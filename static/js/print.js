@@ -1,0 +1,5 @@
+/* A button that prints the page. */
+
+export function mount(button) {
+  button.addEventListener("click", () => window.print());
+}
