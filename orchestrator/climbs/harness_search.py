@@ -8,6 +8,7 @@ list.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from django.db import transaction
 
@@ -96,10 +97,13 @@ def search_settings(climb: Climb) -> SearchSettings:
     )
 
 
-def _offline(own: RungSettings) -> dict[str, int]:
+def _offline(own: RungSettings) -> dict[str, Any]:
     return {
-        "demonstrations": own.demonstrations,
-        "own_demonstrations": own.own_demonstrations,
+        "operators": ["demonstrations.reference", "demonstrations.success", "instructions"],
+        "most": {
+            "demonstrations.reference": own.demonstrations,
+            "demonstrations.success": own.own_demonstrations,
+        },
     }
 
 

@@ -1,65 +1,35 @@
 """Which proposers there are, and what the offline ones say.
 
-`offline` stands for all operators that need no model. To add one: write it in
-`optimizer.operators` and list it in OPERATORS.
+`offline` stands for all operators of `optimizer.operators.registry`, which need no model; each can
+be named by itself. The others answer from outside (`orchestrator.proposing`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optimizer.edits import Edit
 from optimizer.engines.contract import Ask
-from optimizer.harness import Harness
 from optimizer.models import Search
-from optimizer.operators import Trace, from_references, from_successes, instruction_pool
+from optimizer.operators import Evidence
+from optimizer.operators.registry import OFFLINE as OPERATORS
+from optimizer.operators.registry import propose_offline
 from optimizer.store import load_harness
-from orchestrator.proposing.services import PROPOSERS as OUTSIDE
+from orchestrator.environments.models import EnvironmentKind
+from orchestrator.proposing.evidence import success_of
+from orchestrator.proposing.names import PROPOSERS as OUTSIDE
 from orchestrator.searches.settings import SearchSettings
 from orchestrator.searches.traces import attempts_of, references_of
 
-SUCCESS = 0.9
-"""Score from which an attempt of the agent's own is a demonstration."""
 OFFLINE = "offline"
-
-
-@dataclass(frozen=True)
-class Known:
-    """What an operator may look at. Train tasks alone."""
-
-    harness: Harness
-    references: Sequence[Trace]
-    attempts: Sequence[Trace]
-    seed: int
-    settings: Mapping[str, Any]
-
-    @property
-    def failed(self) -> int:
-        return sum(t.score is not None and t.score < SUCCESS for t in self.attempts)
-
-
-def _references(known: Known) -> list[Edit]:
-    n = int(known.settings.get("demonstrations", 21))
-    return from_references(known.references, count=n, seed=known.seed)
-
-
-def _successes(known: Known) -> list[Edit]:
-    n = int(known.settings.get("own_demonstrations", 6))
-    return from_successes(known.attempts, count=n, seed=known.seed, at_least=SUCCESS)
-
-
-def _instructions(known: Known) -> list[Edit]:
-    return instruction_pool(support=known.failed)
-
-
-OPERATORS: Mapping[str, Callable[[Known], list[Edit]]] = {
-    "demonstrations.reference": _references,
-    "demonstrations.success": _successes,
-    "instructions": _instructions,
-}
 KNOWN = (OFFLINE, *OPERATORS, *OUTSIDE)
+ANY_ACTION = "one action, in the form that you were told"
+MERGED = 4
+"""Candidates that are worth crossing."""
+MIN_ROLLOUTS = 4
+"""Of a candidate before its mean is a reason for anything."""
 
 
 def offline(names: Sequence[str]) -> list[str]:
@@ -75,14 +45,58 @@ def unknown(names: Sequence[str]) -> list[str]:
     return [name for name in names if name not in KNOWN]
 
 
+def settings_problem(settings: Mapping[str, Any]) -> str:
+    """Why settings of `offline` cannot be used; empty if they can."""
+    named = [*settings.get("operators", ()), *settings.get("most", {})]
+    other = sorted({str(name) for name in named} - set(OPERATORS))
+    if other:
+        return f"Unknown operators: {', '.join(other)}. There are {', '.join(OPERATORS)}."
+    if extra := sorted(set(settings) - {"operators", "most"}):
+        return f"Unknown settings of offline proposers: {', '.join(extra)}."
+    return ""
+
+
 def propose(*, search: Search, settings: SearchSettings, name: str, ask: Ask) -> list[Edit]:
-    """What an offline proposer has to say in a round; the same whenever it is asked."""
-    known = Known(
-        harness=load_harness(search.seed_harness),
+    """What an offline proposer has to say in a round; the same whenever it is asked.
+
+    Its settings: `operators` (names; all where there are none) and `most` (edits of an operator).
+    """
+    own = settings.proposer_settings.get(name, {})
+    names = list(own.get("operators") or OPERATORS) if name == OFFLINE else [name]
+    found = propose_offline(
+        names, evidence_of(search, ask), load_harness(search.seed_harness), search.seed
+    )
+    return _at_most(found, own.get("most", {}))
+
+
+def evidence_of(search: Search, ask: Ask) -> Evidence:
+    """Train tasks alone; what the search does not learn from is not in it."""
+    assert search.environment_version is not None
+    kind = search.environment_version.environment.kind
+    return Evidence(
         references=references_of(search),
         attempts=attempts_of(search, ask.rows),
-        seed=search.seed,
-        settings=settings.proposer_settings.get(name, {}),
+        action_format="" if kind == EnvironmentKind.TERMINAL else ANY_ACTION,
+        candidates=_best(search),
+        success=success_of(search),
     )
-    chosen = OPERATORS.values() if name == OFFLINE else [OPERATORS[name]]
-    return [edit for operator in chosen for edit in operator(known)]
+
+
+def _best(search: Search) -> list[list[Edit]]:
+    """Sets of edits that have done well on train tasks so far, best first."""
+    edits = {row.sha256: Edit.from_json(row.data) for row in search.edits.all()}
+    rows = search.candidates.filter(rollouts__gte=MIN_ROLLOUTS).exclude(edits=[])
+    return [
+        [edits[sha] for sha in row.edits if sha in edits]
+        for row in rows.order_by("-score", "key")[:MERGED]
+    ]
+
+
+def _at_most(edits: Sequence[Edit], most: Mapping[str, int]) -> list[Edit]:
+    seen: Counter[str] = Counter()
+    kept = []
+    for edit in edits:
+        seen[edit.operator] += 1
+        if seen[edit.operator] <= most.get(edit.operator, len(edits)):
+            kept.append(edit)
+    return kept

@@ -76,6 +76,9 @@ def problems_with(project: Project, form: SearchForm) -> list[str]:
         found.append(
             f"Unknown proposers: {', '.join(other)}. Known are {', '.join(proposers.KNOWN)}."
         )
+    offline = settings.proposer_settings.get(proposers.OFFLINE, {})
+    if problem := proposers.settings_problem(offline):
+        found.append(problem)
     ids = {raw.get("id") for raw in form.rubric_version.spec.get("criteria") or ()}
     if missing := [id for id in settings.safety if id not in ids]:
         found.append(f"safety: the rubric has no criterion {', '.join(missing)}.")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from optimizer.engines.contract import SEED, Row
 from optimizer.harness import Message
 from optimizer.models import Search
 from optimizer.operators import Trace
 from orchestrator.environments.models import Split, Task
+from orchestrator.proposing.evidence import traces_of
 from orchestrator.runs.models import Rollout, RolloutState
 from orchestrator.searches.rows import TWIN_STEP, rollouts_of
 
@@ -29,23 +31,19 @@ def references_of(search: Search) -> list[Trace]:
 def attempts_of(search: Search, rows: Sequence[Row]) -> list[Trace]:
     """Of the seed, in the order of the rows."""
     wanted = {(row.task, row.replicate): row for row in rows if row.candidate == SEED.key}
-    found: dict[tuple[str, int], Trace] = {}
-    for rollout in rollouts_of(search):
-        place = (rollout.task.key, rollout.replicate % TWIN_STEP)
-        is_seeds = rollout.harness_id == search.seed_harness_id
-        if not is_seeds or rollout.state != RolloutState.SCORED or place not in wanted:
-            continue
-        found[place] = Trace(
-            task=rollout.task.key,
-            messages=turns_of(rollout),
-            stratum=rollout.task.family,
-            score=wanted[place].score,
-            tokens=rollout.tokens_in + rollout.tokens_out,
-            cost_usd=rollout.cost_usd,
-            latency_s=rollout.latency_s,
-            source=f"rollout {rollout.pk}",
-        )
-    return [found[place] for place in wanted if place in found]
+    found = {
+        (rollout.task.key, rollout.replicate % TWIN_STEP): rollout
+        for rollout in rollouts_of(search)
+        if rollout.harness_id == search.seed_harness_id and rollout.state == RolloutState.SCORED
+    }
+    places = [place for place in wanted if place in found]
+    rollouts = [found[place] for place in places]
+    scores = {found[place].pk: wanted[place].score for place in places}
+    traces = traces_of(search, rollouts, scores)
+    return [
+        replace(trace, messages=turns_of(rollout))
+        for trace, rollout in zip(traces, rollouts, strict=True)
+    ]
 
 
 def turns_of(rollout: Rollout) -> list[Message]:

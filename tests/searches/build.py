@@ -25,7 +25,12 @@ SMALL: dict[str, Any] = {
         "race_share": 0.3,
         "max_demonstrations": 2,
     },
-    "proposer_settings": {"offline": {"demonstrations": 2, "own_demonstrations": 1}},
+    "proposer_settings": {
+        "offline": {
+            "operators": ["demonstrations.reference", "demonstrations.success", "instructions"],
+            "most": {"demonstrations.reference": 2, "demonstrations.success": 1},
+        }
+    },
     "budget": {"rollouts": 90},
     "certify_pairs": 12,
     "certify_batch": 6,

@@ -36,7 +36,12 @@ QUICK: dict[str, Any] = {
         "race_share": 0.2,
         "max_demonstrations": 3,
     },
-    "proposer_settings": {"offline": {"demonstrations": 4, "own_demonstrations": 0}},
+    "proposer_settings": {
+        "offline": {
+            "operators": ["demonstrations.reference", "demonstrations.success", "instructions"],
+            "most": {"demonstrations.reference": 4, "demonstrations.success": 0},
+        }
+    },
     "budget": {"rollouts": 104},
     "certify_pairs": 16,
     "certify_batch": 8,

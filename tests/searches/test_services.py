@@ -72,6 +72,8 @@ def test_unknown_names_are_told(people: People) -> None:
         SearchSettings.from_json({"budget": {"rollout": 5}})
     with pytest.raises(SearchRefused, match="no criterion kindness"):
         start(people, safety=["kindness"])
+    with pytest.raises(SearchRefused, match="Unknown operators: magic"):
+        start(people, proposer_settings={"offline": {"operators": ["magic"]}})
     with pytest.raises(SearchRefused, match="engine_settings"):
         start(people, engine_settings={"speed": 3})
 
