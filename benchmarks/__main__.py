@@ -14,7 +14,7 @@ import benchmarks
 
 _NOT_BENCHMARKS = {
     *("__main__", "figures", "live_writer", "rollouts_client", "rollouts_server", "stack"),
-    "past_rollouts",
+    *("past_rollouts", "optimizer_llm_room"),
 }
 
 

@@ -42,11 +42,13 @@ def use_temporary_data() -> tempfile.TemporaryDirectory[str]:
 
 
 @contextmanager
-def running(*, page: str = "/healthz", limit_s: float = 60.0) -> Iterator[Up]:
+def running(*, page: str = "/healthz", limit_s: float = 60.0, model: bool = False) -> Iterator[Up]:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     started_s = time.monotonic()
-    command = [sys.executable, "manage.py", "up", "--no-model", "--port", str(port)]
+    command = [sys.executable, "manage.py", "up", "--port", str(port)]
+    if not model:
+        command.append("--no-model")
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     try:
         while not _answers(url + page):
