@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from optimizer.edits import Edit
-from optimizer.search import Finished, Request, Row, Run, SearchConfig, next_action
 from optimizer.tasks import TaskRef
-from tests.optimizer.build import add, say
+from tests.optimizer.build import say
 
 FAMILIES = ("lines", "first", "lookup", "sums", "errors")
-RULES = [say(text, operator="instructions.pool", group="style") for text in ("rules", "format")]
 
 
 @dataclass(frozen=True)
@@ -63,47 +58,3 @@ def additive_edits(each: int = 4) -> tuple[Edit, ...]:
 
 def tasks(split: str, n: int) -> tuple[TaskRef, ...]:
     return tuple(TaskRef(f"{split}-{i:04d}", FAMILIES[i % len(FAMILIES)]) for i in range(1, n + 1))
-
-
-def config(**changes: Any) -> SearchConfig:
-    values: dict[str, Any] = {
-        "edits": (*(add(f"{i:04d}") for i in range(1, 9)), *RULES),
-        "train": tasks("train", 120),
-        "select": tasks("select", 60),
-    }
-    return SearchConfig(**(values | changes))
-
-
-def simulate(
-    subject: SearchConfig,
-    world: Any,
-    seed: int,
-    *,
-    lose: Callable[[Request], bool] = lambda request: False,
-) -> tuple[Finished, list[Row]]:
-    """Runs a search to its end in a world; `lose` picks the rollouts that error."""
-    families = {task.key: task.stratum for task in (*subject.train, *subject.select)}
-    rows: list[Row] = []
-    while True:
-        action = next_action(subject, rows)
-        if not isinstance(action, Run):
-            return action, rows
-        for request in action.requests:
-            rows.append(result(subject, world, seed, request, families[request.task], lose))
-
-
-def result(
-    subject: SearchConfig,
-    world: Any,
-    seed: int,
-    request: Request,
-    family: str,
-    lose: Callable[[Request], bool] = lambda request: False,
-) -> Row:
-    score = None
-    if not lose(request):
-        rate = world.rate(tuple(subject.edits[i] for i in request.bundle), family)
-        # Rollouts of both sides of a pair are independent, as with sampled tokens.
-        draw = random.Random(f"{seed}/{request.candidate}/{request.task}/{request.replicate}")
-        score = float(draw.random() < rate)
-    return Row(*request.key, score)
