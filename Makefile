@@ -59,7 +59,7 @@ types: $(DEV_STAMP) ## check the types of the whole tree
 contracts: $(DEV_STAMP) ## check the direction of imports
 	@$(VENV)/bin/lint-imports
 
-bench: $(DEV_STAMP) $(if $(filter optimizer%,$(or $(NAME),optimizer)),bench-rivals) ## print a benchmark's figures (NAME=live; all without a name; ARGS="--worlds 20")
+bench: $(DEV_STAMP) $(if $(filter optimizer optimizer_llm,$(or $(NAME),optimizer)),bench-rivals) ## print a benchmark's figures (NAME=live; most without a name; ARGS="--worlds 20")
 	@BENCH_PYTHON=$(abspath $(RIVALS))/bin/python $(PY) -m benchmarks $(NAME) $(ARGS)
 
 bench-rivals: $(RIVALS_STAMP) ## install the optimisers that ours is measured against

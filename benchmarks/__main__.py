@@ -1,4 +1,5 @@
-"""`python -m benchmarks NAME…`: runs the named benchmarks, all of them without a name.
+"""`python -m benchmarks NAME…`: runs the named benchmarks; without a name all but those that take
+hours.
 
 Options behind one name go to that benchmark: `python -m benchmarks optimizer --worlds 20`.
 """
@@ -16,6 +17,8 @@ _NOT_BENCHMARKS = {
     *("__main__", "figures", "live_writer", "rollouts_client", "rollouts_server", "stack"),
     *("past_rollouts", "optimizer_llm_room"),
 }
+_ONLY_BY_NAME = {"optimizer_llm"}
+"""They take hours."""
 
 
 def names() -> list[str]:
@@ -32,7 +35,7 @@ def main(words: list[str]) -> int:
     if unknown := set(wanted) - set(names()):
         print(f"unknown: {', '.join(sorted(unknown))}; there are: {', '.join(names())}")
         return 2
-    wanted = wanted or names()
+    wanted = wanted or [name for name in names() if name not in _ONLY_BY_NAME]
     if len(wanted) > 1:
         # A process each: settings, and with them the data folder, are read once per process.
         codes = [subprocess.call([sys.executable, "-m", "benchmarks", name]) for name in wanted]

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Sequence
 from benchmarks.figures import Figure
 from benchmarks.optimizer import report, ruleworld
 from benchmarks.optimizer.engines import DEFAULT, is_rival
-from benchmarks.optimizer.refit import refit
 from benchmarks.optimizer.results import RIVAL_PYTHON, Bench, Cell, RunFailed, results
 from benchmarks.optimizer.worlds import DEFAULT_BUDGET, RULEWORLD, load
 
@@ -59,8 +58,6 @@ def run(arguments: Sequence[str] = ()) -> Iterator[report.Line | Figure]:
             yield pair.line(cell.name, ours)
     if ours is None:
         return
-    yield report.overhead(runs, ours)
-    yield refit()
     if bench.world == RULEWORLD:
         yield from report.rule_world_bars(runs, ours)
     else:

@@ -173,18 +173,6 @@ def _over_budget(runs: Runs) -> Figure:
     return Figure("optimizer.rollouts_over_budget", max(over, 0), 0)
 
 
-def overhead(runs: Runs, ours: str) -> Figure:
-    """The engine's own time; the world's, some microseconds a rollout, is in it."""
-    worst = max(
-        1000.0 * run["cpu_s"] / run["used"]
-        for (engine, _), of in runs.items()
-        if engine == ours
-        for run in of
-        if run["used"]
-    )
-    return Figure("optimizer.overhead_ms_per_rollout", worst, 5.0)
-
-
 def mean(values: Iterable[float]) -> float:
     return statistics.fmean(values)
 

@@ -174,7 +174,6 @@ def test_it_prints_a_line_for_each_engine_and_bar(capsys: pytest.CaptureFixture[
     found = {entry["name"]: entry for entry in map(json.loads, said.out.splitlines())}
     assert found["optimizer.N.one-shot"]["worlds"] == 2
     assert found["optimizer.N.one-shot"]["gain"] == 0.0
-    assert found["optimizer.refit_ms"]["bar"] == 50.0
     assert found["optimizer.null_false_improved_rate"]["ok"]
     assert "2 of 2 runs" in said.err
 
