@@ -17,10 +17,12 @@ from optimizer.reflection.modes import Mode
 from optimizer.seeds import derive
 
 TEXT_CHARS = 2_000
-"""Of one text: an action, what it brought, the task."""
+"""Of one text at most: an action, what it brought, the task."""
 REASON_CHARS = 600
-MIN_ROOM_CHARS = 1_200
-"""Of one trace; with less nothing could be understood."""
+TEXTS_IN_ROOM = 4
+"""A text takes at most this part of a trace's room."""
+LEAST_CHARS = 150
+"""Of a text, and with less nothing could be understood."""
 
 
 def chosen(
@@ -94,27 +96,29 @@ def shown(trace: Trace, room: int, *, success: float) -> dict[str, Any]:
         told["kind_of_task"] = trace.stratum
     told["outcome"] = "passed" if trace.has_passed(success) else "failed"
     told["score"] = None if trace.score is None else round(trace.score, 3)
+    most = max(LEAST_CHARS, min(TEXT_CHARS, room // TEXTS_IN_ROOM))
     if trace.messages:
-        told["asked"] = cut(trace.messages[0]["content"], TEXT_CHARS)
+        told["asked"] = cut(trace.messages[0]["content"], most)
     told["criteria"] = [
         {
             "criterion": item.name or item.criterion,
             "value": item.value,
             **({} if item.is_passed is None else {"passed": item.is_passed}),
-            "reason": cut(item.reason, REASON_CHARS),
+            "reason": cut(item.reason, min(most, REASON_CHARS)),
         }
         for item in trace.judgements
     ]
     if trace.skills_loaded:
         told["skills_loaded"] = list(trace.skills_loaded)
-    told["steps"] = _window(trace, max(room, MIN_ROOM_CHARS) - _size(told))
+    told["steps"] = _window(trace, room - _size(told), most)
     if trace.answer is not None:
-        told["final_answer"] = cut(trace.answer, TEXT_CHARS)
+        told["final_answer"] = cut(trace.answer, most)
     return told
 
 
-def _window(trace: Trace, room: int) -> list[dict[str, Any]]:
-    steps = [_step(number, step) for number, step in enumerate(trace.moves, start=1)]
+def _window(trace: Trace, room: int, most: int) -> list[dict[str, Any]]:
+    """`most`: characters of one text."""
+    steps = [_step(number, step, most) for number, step in enumerate(trace.moves, start=1)]
     if not steps:
         return []
     focus = _focus(trace)
@@ -161,17 +165,16 @@ def _gap(missing: int) -> list[dict[str, Any]]:
     return [{"left_out": f"{missing} step{'s' if missing > 1 else ''}, for want of room"}]
 
 
-def _step(number: int, step: Step) -> dict[str, Any]:
-    told: dict[str, Any] = {"step": number, "agent": cut(step.action, TEXT_CHARS)}
+def _step(number: int, step: Step, most: int) -> dict[str, Any]:
+    told: dict[str, Any] = {"step": number, "agent": cut(step.action, most)}
     if step.tool:
         written = json.dumps(step.arguments, ensure_ascii=False, default=str)
-        is_long = len(written) > TEXT_CHARS
-        arguments = cut(written, TEXT_CHARS) if is_long else dict(step.arguments)
+        arguments = cut(written, most) if len(written) > most else dict(step.arguments)
         told["call"] = {"tool": step.tool, "arguments": arguments}
     if step.output:
-        told["observed"] = cut(step.output, TEXT_CHARS)
+        told["observed"] = cut(step.output, most)
     if step.error:
-        told["error"] = cut(step.error, REASON_CHARS)
+        told["error"] = cut(step.error, min(most, REASON_CHARS))
     return told
 
 

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from optimizer.models import Proposal
+from orchestrator.projects.models import User
 from orchestrator.proposing.access import handed_in_for_edit, handed_in_for_view
 from orchestrator.proposing.handing import answer, handed_out
 
@@ -30,6 +31,7 @@ class HandedIn(APIView):
     def post(self, request: Request, search_id: int, round: int) -> Response:
         """The answer, as the object that the question asks for, or as a reply in `text`."""
         proposal = handed_in_for_edit(request.user, search_id, round)
+        assert isinstance(request.user, User), "nobody else passed the line above"
         answered = answer(actor=request.user, proposal=proposal, text=_text(request.data))
         return Response({"proposal": answered.pk, "round": answered.round, **_outcome(answered)})
 

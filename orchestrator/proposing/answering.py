@@ -30,7 +30,7 @@ from orchestrator.judging.accounts import BudgetExceeded
 from orchestrator.projects.secrets import SecretUnreadable
 from orchestrator.proposing import services
 from orchestrator.proposing.calls import Clock, Line, Reply
-from orchestrator.proposing.material import material_of, mode_of, prepare, sifted
+from orchestrator.proposing.material import material_of, mode_of, prepare, shorten, sifted
 from orchestrator.proposing.names import HANDED_IN
 from orchestrator.proposing.purse import Purse, refund_all
 from orchestrator.proposing.terms import Terms
@@ -215,7 +215,11 @@ def _asked(asking: Asking) -> tuple[str, Sifted]:
             text = corrected(proposal.prompt, last["text"], problem)
         else:
             text = proposal.prompt
-        _ask_once(asking, text)
+        try:
+            _ask_once(asking, text)
+        except ModelError as why:
+            if why.cause != "context_overflow" or not shorten(proposal, fence=asking.ctx.fence):
+                raise
 
 
 def _ask_once(asking: Asking, text: str) -> None:
@@ -243,7 +247,7 @@ def _ask_once(asking: Asking, text: str) -> None:
     except ModelError as why:
         if why.cause != "model_reply_invalid":
             raise
-        told = {"text": "", "problem": why.message, "model": asking.row.name}
+        told = {"text": "", "problem": storable(why.message), "model": asking.row.name}
         asking.keep(asking.purse, key, None, told)
         return
     read = read_answer(reply.text, mode_of(proposal))

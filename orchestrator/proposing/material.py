@@ -7,7 +7,7 @@ an answer may do is kept beside it (`Proposal.request`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
@@ -30,6 +30,8 @@ from orchestrator.proposing.terms import Terms
 SECRET = "frames of reflected data"
 PERSONS_SUPPORT = 2
 """Of an edit that a person or an agent hands in: they answer for it, so it is tried."""
+LEAST_ROOM_CHARS = 5_000
+"""Of all traces together; an endpoint with less context is not asked."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,22 @@ def add_question(proposal: Proposal, text: str, *, fence: Fence) -> None:
     with transaction.atomic():
         hold_fence(fence)
         Proposal.objects.filter(pk=proposal.pk).update(prompt=proposal.prompt)
+
+
+def shorten(proposal: Proposal, *, fence: Fence) -> bool:
+    """Writes the question again with half the room for traces; False if that would be too little.
+
+    Raises LeaseLost.
+    """
+    terms = Terms.from_json(proposal.request.get("terms") or {})
+    room_chars = terms.room_chars // 2
+    if room_chars < LEAST_ROOM_CHARS:
+        return False
+    kept = {key: proposal.request[key] for key in ("parent", "rewrite")}
+    shorter = replace(terms, room_chars=room_chars).to_json()
+    proposal.request, proposal.prompt = {**kept, "terms": shorter}, ""
+    prepare(proposal, fence=fence)
+    return True
 
 
 def _told_before(proposal: Proposal) -> list[int]:

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from optimizer.engines.contract import Ask
 from optimizer.models import Proposal, Search
+from optimizer.reflection.answer import storable
 from orchestrator.jobs import services as jobs
 from orchestrator.jobs.models import Job
 from orchestrator.proposing.names import HANDED_IN, PROPOSERS
@@ -76,7 +77,7 @@ def end(
     with transaction.atomic():
         ended = Proposal.objects.filter(pk=proposal.pk, state=Proposal.State.WAITING).update(
             state=state,
-            reason=reason,
+            reason=storable(reason),
             edits=list(edits),
             refused=list(refused),
             answered_at=timezone.now(),

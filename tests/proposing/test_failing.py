@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from optimizer.models import Budget, Proposal
+from optimizer.models import Budget, Nudge, Proposal
 from orchestrator.jobs import lease
 from orchestrator.jobs.errors import LeaseLost
 from orchestrator.jobs.models import Job
@@ -25,6 +25,7 @@ from tests.proposing.build import (
     ask,
     cap,
     job_of,
+    make_rollout,
     make_search,
     said,
     work,
@@ -123,7 +124,6 @@ def test_a_refused_connection_fails_the_proposal(people: People) -> None:
     [
         (Raw(401, '{"error": {"message": "bad key"}}'), "(HTTP 401): bad key"),
         (Raw(404, "<html>not here</html>"), "(HTTP 404): <html>not here"),
-        (Raw(400, '{"error": {"message": "context length exceeded"}}'), "context length"),
     ],
 )
 def test_what_waiting_does_not_help_fails_at_once(people: People, reply: Raw, problem: str) -> None:
@@ -132,6 +132,32 @@ def test_what_waiting_does_not_help_fails_at_once(people: People, reply: Raw, pr
         assert len(model.asked) == 1
     assert proposal.state == "failed"
     assert problem in proposal.reason
+
+
+def test_a_question_that_is_too_long_is_shortened(people: People) -> None:
+    too_long = Raw(400, '{"error": {"message": "no", "code": "context_length_exceeded"}}')
+    with ScriptedModel(lambda asked: too_long if len(asked.last) > 7_500 else said()) as model:
+        search = make_search(people.project, model)
+        long = {"segments": [{"kind": "env_output", "text": "y" * 1_900}]}
+        for task in ("train-0", "train-1", "train-2", "train-3"):
+            make_rollout(search, task, score=0.0, observation=long)
+        Nudge.objects.create(search=search, text="Mind the units.")
+        proposal = answered(search, room_chars=24_000, failed=8)
+        lengths = [len(asked.last) for asked in model.asked]
+    assert proposal.state == "answered"
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[-1] <= 7_500 < lengths[0]
+    assert "Mind the units." in proposal.prompt
+    assert proposal.request["terms"]["room_chars"] < 24_000
+
+
+def test_one_that_is_too_long_in_any_case_fails(people: People) -> None:
+    too_long = Raw(400, '{"error": {"message": "maximum context length is 12 tokens"}}')
+    with ScriptedModel(replies(too_long)) as model:
+        proposal = answered(make_search(people.project, model))
+        assert len(model.asked) == 4
+    assert proposal.state == "failed"
+    assert "maximum context length" in proposal.reason
 
 
 def test_an_address_that_is_none_and_a_model_that_is_gone_are_told(people: People) -> None:
