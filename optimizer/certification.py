@@ -112,6 +112,7 @@ class Certifier:
     used: int = 0
     """Pairs of all certificates so far."""
     number: int = 0
+    phase: Phase = Phase.CERTIFY
 
     def __post_init__(self) -> None:
         self.order: Iterator[TaskRef] = passes(self.plan.select, self.plan.seed, "select")
@@ -133,7 +134,7 @@ class Certifier:
             lanes += new
             requests = [request for _, *both in new for request in both]
             text = f"certificate {self.number}: {len(lanes)} of at most {most} pairs"
-            doing = Doing(Phase.CERTIFY, 2 * self.used, 2 * plan.pairs, text)
+            doing = Doing(self.phase, 2 * self.used, 2 * plan.pairs, text)
             for row in self.server.rollouts(requests, doing):
                 rows[row.key] = row
             self.used += batch
@@ -162,9 +163,9 @@ class Certifier:
         replicate = max(self.replicates[key] for key in keys)
         for key in keys:
             self.replicates[key] = replicate + 1
-        seed = derive(self.plan.seed, Phase.CERTIFY, task.key, replicate)
+        seed = derive(self.plan.seed, self.phase, task.key, replicate)
         first, second = (
-            Request(Phase.CERTIFY, side, task.key, replicate, seed) for side in (base, candidate)
+            Request(self.phase, side, task.key, replicate, seed) for side in (base, candidate)
         )
         return (task, first, second)
 

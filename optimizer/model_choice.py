@@ -103,7 +103,8 @@ def choose(
     cheaper = sorted(
         (a for a in others if a.n == last and a.usd < reference.usd), key=lambda a: a.usd
     )
-    certifier = Certifier(plan.certify, server, Counter(replicates or {}))
+    used = Counter(replicates or {})
+    certifier = Certifier(plan.certify, server, used, phase=Phase.MODELS)
     tests: list[Certificate] = []
     for arm in cheaper[: plan.certify.max_certificates]:
         if certifier.left < 1:
@@ -149,10 +150,10 @@ def _halve(plan: ModelPlan, candidates: Sequence[Candidate], server: Server) -> 
                 replicate = REPLICATES + replicates[at]
                 replicates[at] += 1
                 seed = derive(plan.seed, "models", task.key, replicate)
-                requests.append(Request(Phase.RACE, candidate, task.key, replicate, seed))
+                requests.append(Request(Phase.MODELS, candidate, task.key, replicate, seed))
         text = f"{len(left)} models on {n} tasks"
-        doing = Doing(Phase.RACE, len(rows), plan.rollouts, text)
-        rows += [replace(row, phase=Phase.RACE) for row in server.rollouts(requests, doing)]
+        doing = Doing(Phase.MODELS, len(rows), plan.rollouts, text)
+        rows += [replace(row, phase=Phase.MODELS) for row in server.rollouts(requests, doing)]
         utility = {c.key: _utility(plan, c, rows) for c in left}
         left.sort(key=lambda c: (-utility[c.key], c.key))
         left = left[: max(min(SURVIVORS, len(left)), math.ceil(len(left) / 2))]

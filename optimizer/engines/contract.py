@@ -33,6 +33,8 @@ class Phase(StrEnum):
     SCREEN = "screen"
     RACE = "race"
     CERTIFY = "certify"
+    MODELS = "models"
+    """The winner on other models."""
 
 
 def candidate_key(edit_hashes: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +12,9 @@ from django.db import transaction
 from optimizer.certification import Certificate
 from optimizer.engines import contract
 from optimizer.engines.contract import SEED, Phase, Row
+from optimizer.harness import CONFIG
+from optimizer.model_choice import REPLICATES as MODEL_REPLICATES
+from optimizer.model_choice import ModelChoice
 from optimizer.models import Candidate, Comparison, HarnessVersion, Search, SearchRun, Tombstone
 from optimizer.models import Edit as EditRow
 from optimizer.search_plan import Finished
@@ -51,6 +55,11 @@ def conclude(
         is_shipped = found.shipped.key != SEED.key and (worth > 0 or not found.is_promotable)
         shipped = found.shipped if is_shipped else SEED
         ours = harness_for(search, found.winner)
+        choice = found.model_choice
+        # What was chosen is the shipped harness on another model, shown to be not inferior.
+        swapped = choice.chosen if choice and choice.chosen.key != found.shipped.key else None
+        if swapped is not None and found.shipped.key == shipped.key:
+            shipped = swapped
         reason = _reason(found, worth)
         outcome = {
             "verdict": str(found.verdict),
@@ -59,10 +68,11 @@ def conclude(
             "is_promotable": is_promotable,
             "winner": ours.pk,
             "winner_sha256": ours.sha256,
-            "shipped": ours.pk if is_shipped else search.seed_harness_id,
+            "shipped": harness_for(search, shipped).pk,
             "edits": [edit.sha256 for edit in found.winner.edits],
             "claimed": found.claimed if is_shipped else 0.0,
             "noise": None if found.noise is None else dict(vars(found.noise)),
+            "models": None if choice is None else model_table(search, choice),
         }
         if not Search.objects.filter(pk=search.pk, outcome={}).update(outcome=outcome):
             return
@@ -79,6 +89,42 @@ def conclude(
             _store_certificate(search, certificate, rows, runs)
         _mark(search, found, is_promotable=is_promotable)
         say(search, sentence(found, is_promotable=is_promotable, reason=reason), fence)
+
+
+def model_table(search: Search, choice: ModelChoice) -> dict[str, Any]:
+    """What the models did and cost under the shipped harness, for the page."""
+    own = search.model.name if search.model is not None else ""
+    return {
+        "chosen": _model_of(choice.chosen, own),
+        "reason": choice.reason,
+        "arms": [
+            {
+                "model": json.loads(arm.model) if arm.model else own,
+                "rollouts": arm.n,
+                "score": arm.score,
+                "usd": arm.usd,
+                "latency_s": arm.latency_s,
+                "usd_per_success": arm.usd_per_success,
+            }
+            for arm in choice.arms
+        ],
+        "tests": [
+            {
+                "model": _model_of(test.candidate, own),
+                "verdict": str(test.test.verdict),
+                "pairs": test.test.valid,
+                "difference": test.comparison.mean,
+                "margin": test.test.shift,
+                "sentence": test.sentence,
+            }
+            for test in choice.tests
+        ],
+    }
+
+
+def _model_of(candidate: contract.Candidate, own: str) -> str:
+    set_by = [e.content for e in candidate.edits if e.component == CONFIG and e.anchor == "model"]
+    return str(json.loads(set_by[-1])) if set_by else own
 
 
 def harness_for(search: Search, candidate: contract.Candidate) -> HarnessVersion:
@@ -131,7 +177,7 @@ def note_candidates(search: Search, rows: Sequence[Row]) -> None:
     """Means of each candidate on train tasks, for the tree and the Pareto plot."""
     seen: dict[str, list[Row]] = {}
     for row in rows:
-        if row.phase != Phase.CERTIFY and row.score is not None:
+        if row.score is not None and not _is_on_select(row):
             seen.setdefault(row.candidate, []).append(row)
     changed = []
     for candidate in search.candidates.filter(key__in=seen):
@@ -145,6 +191,11 @@ def note_candidates(search: Search, rows: Sequence[Row]) -> None:
         candidate.latency_s = _mean([row.latency_s for row in own])
         changed.append(candidate)
     Candidate.objects.bulk_update(changed, _FIGURES, batch_size=200)
+
+
+def _is_on_select(row: Row) -> bool:
+    is_test_of_a_model = row.phase == Phase.MODELS and row.replicate < MODEL_REPLICATES
+    return row.phase == Phase.CERTIFY or is_test_of_a_model
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -51,6 +51,7 @@ PHASES = {
     Phase.SCREEN: SearchPhase.SEARCH,
     Phase.RACE: SearchPhase.SEARCH,
     Phase.CERTIFY: SearchPhase.CERTIFY,
+    Phase.MODELS: SearchPhase.CERTIFY,
 }
 LABELS = {
     Phase.EVIDENCE: "Watching the seed harness",
@@ -58,6 +59,7 @@ LABELS = {
     Phase.SCREEN: "Screening edits",
     Phase.RACE: "Racing bundles",
     Phase.CERTIFY: "Certifying on unseen tasks",
+    Phase.MODELS: "Choosing among models",
 }
 STOPPED = (SearchState.PAUSED, SearchState.AWAITING_APPROVAL)
 

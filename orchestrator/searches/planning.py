@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
+from optimizer.edits import Edit, Op
+from optimizer.harness import CONFIG
 from optimizer.models import Search
 from optimizer.search_plan import SearchPlan
 from optimizer.tasks import TaskRef
+from orchestrator.agents.models import ModelEndpoint
 from orchestrator.environments.models import EnvironmentVersion, Split
 from orchestrator.searches.settings import SearchSettings, shares_of
 
@@ -32,6 +37,21 @@ def make_plan(version: EnvironmentVersion, settings: SearchSettings, *, seed: in
         alpha=settings.alpha,
         max_certificates=settings.max_certificates,
         safety=settings.safety,
+        models=model_edits(settings),
+        model_margin=settings.margin,
+        model_rollouts=settings.model_rollouts,
+        model_pairs=settings.model_pairs,
+        cost_weight=settings.cost_weight,
+    )
+
+
+def model_edits(settings: SearchSettings) -> tuple[Edit, ...]:
+    """One for each model to choose among, in the order of the settings."""
+    names = dict(ModelEndpoint.objects.filter(pk__in=settings.models).values_list("pk", "name"))
+    return tuple(
+        Edit(Op.SET, CONFIG, anchor="model", content=json.dumps(names[pk]), operator="models")
+        for pk in settings.models
+        if pk in names
     )
 
 

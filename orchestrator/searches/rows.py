@@ -29,6 +29,7 @@ TWIN_STEP = 10_000_000
 STATUS = {
     contract.Phase.RACE: Candidate.Status.RACING,
     contract.Phase.CERTIFY: Candidate.Status.RACING,
+    contract.Phase.MODELS: Candidate.Status.RACING,
 }
 
 

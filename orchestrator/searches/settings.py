@@ -79,6 +79,10 @@ class SearchSettings:
     """Quality (0 to 1) that a cheaper model may be worse by."""
     models: tuple[int, ...] = ()
     """Ids of model endpoints to choose the cheapest non-inferior of; empty: the search's own."""
+    model_rollouts: int = 48
+    """On train tasks, to find the models that are worth a test; only where there are `models`."""
+    model_pairs: int = 60
+    """On select tasks, all tests of models together; each costs two rollouts."""
     safety: tuple[str, ...] = ()
     """Ids of criteria that no rollout of a promoted candidate may fail."""
     cost_weight: float = 0.0
@@ -108,9 +112,13 @@ class SearchSettings:
             "test_replicates",
             "concurrency",
             "propose_every",
+            "model_rollouts",
+            "model_pairs",
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is at least 1, not {getattr(self, name)}.")
+        if self.models and not self.margin:
+            raise ValueError("margin is above 0 where models are chosen among.")
         if self.twin_pairs < 0 or self.cost_weight < 0:
             raise ValueError("twin_pairs and cost_weight are not negative.")
 
@@ -148,6 +156,8 @@ class Shares:
     """Both sides of the sealed test."""
     retry: int
     """Repeats after infrastructure errors."""
+    models: int = 0
+    """To choose among models."""
 
     def engine(self, settings: SearchSettings) -> int:
         """What a search may plan with: the preflight comes first."""
@@ -155,7 +165,7 @@ class Shares:
 
     @property
     def total(self) -> int:
-        return self.search + self.certify + self.test + self.retry
+        return self.search + self.certify + self.test + self.retry + self.models
 
 
 def shares_of(settings: SearchSettings, *, test_tasks: int) -> Shares:
@@ -164,7 +174,8 @@ def shares_of(settings: SearchSettings, *, test_tasks: int) -> Shares:
     certify = 2 * settings.certify_pairs
     test = 2 * test_tasks * settings.test_replicates if settings.test else 0
     retry = max(1, round(RETRY_SHARE * total))
-    return Shares(total - certify - test - retry, certify, test, retry)
+    models = settings.model_rollouts + 2 * settings.model_pairs if settings.models else 0
+    return Shares(total - certify - test - retry - models, certify, test, retry, models)
 
 
 def problems_of(settings: SearchSettings, *, train: int, select: int, test: int) -> list[str]:
@@ -182,8 +193,9 @@ def problems_of(settings: SearchSettings, *, train: int, select: int, test: int)
         found.append(
             f"The budget of {settings.budget.rollouts} rollouts is smaller than one pass: "
             f"{set_aside} are set aside ({shares.certify} to certify, {shares.test} for the sealed "
-            f"test, {shares.retry} for repeats), which leaves {max(0, shares.search)} for "
-            f"{train} train tasks. Allow at least {set_aside + train}, or fewer pairs."
+            f"test, {shares.retry} for repeats{_for_models(shares)}), which leaves "
+            f"{max(0, shares.search)} for {train} train tasks. Allow at least "
+            f"{set_aside + train}, or fewer pairs."
         )
     if settings.certify_pairs < MIN_PAIRS:
         found.append(
@@ -191,3 +203,7 @@ def problems_of(settings: SearchSettings, *, train: int, select: int, test: int)
             "the shortest way. Allow more pairs."
         )
     return found
+
+
+def _for_models(shares: Shares) -> str:
+    return f", {shares.models} to choose among models" if shares.models else ""

@@ -29,6 +29,7 @@ SHARE_OF_PHASE: Mapping[str, str] = {
     "race": "search",
     "twin": "search",
     "certify": "certify",
+    "models": "models",
     "test": "test",
     "retry": "retry",
 }
@@ -86,7 +87,10 @@ def share_caps(parts: Shares, caps: Mapping[tuple[str, str], int]) -> dict[tuple
         "certify": parts.certify,
         "test": parts.test,
         "retry": parts.retry,
+        "models": parts.models,
     }
+    if not parts.models:
+        del rollouts["models"]
     found = {(ROLLOUTS, name): max(0, n) for name, n in rollouts.items()}
     for unit in (TOKENS, MICRO_USD):
         cap = caps.get((AGENT, unit))

@@ -47,6 +47,9 @@ QUICK: dict[str, Any] = {
     "certify_batch": 8,
 }
 
+PRICES = {"cheap": 0.0002, "poor": 0.0001}
+"""US dollars of a rollout on other models than the search's own."""
+
 Rule = Callable[[Harness, Rollout], float | None]
 """Score of a rollout; None: it is lost to infrastructure."""
 
@@ -137,7 +140,7 @@ def play_run(job: Job, rule: Rule, *, only: Callable[[int], bool] = lambda i: Tr
             left = True
             continue
         harness = harnesses.setdefault(rollout.harness_id, load_harness(rollout.harness))
-        end(rollout, rule(harness, rollout))
+        end(rollout, rule(harness, rollout), usd=PRICES.get(harness.model, 0.001))
     if left:
         lease.release(claimed.fence)
         return
@@ -145,9 +148,9 @@ def play_run(job: Job, rule: Rule, *, only: Callable[[int], bool] = lambda i: Tr
     lease.finish(claimed.fence)
 
 
-def end(rollout: Rollout, score: float | None) -> None:
+def end(rollout: Rollout, score: float | None, usd: float = 0.001) -> None:
     rollout.attempt, rollout.ended_at = 1, timezone.now()
-    rollout.tokens_in, rollout.tokens_out, rollout.cost_usd = 90, 10, 0.001
+    rollout.tokens_in, rollout.tokens_out, rollout.cost_usd = 90, 10, usd
     rollout.latency_s = 0.5
     if score is None:
         rollout.state, rollout.cause = RolloutState.ERRORED, "model_unreachable"
