@@ -217,7 +217,8 @@ def _is_close(a: float, b: float) -> bool:
 
 
 def _number(value: Any) -> Any:
-    return math.nan if value == "nan" else value
+    """JSON has no word for some numbers; files write them as texts."""
+    return float(value) if isinstance(value, str) else value
 
 
 def main(arguments: Sequence[str]) -> int:
