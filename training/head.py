@@ -163,23 +163,25 @@ class HeadGradient:
             table_CV = logits(leaf_CH, self._weight_VH)
             if temperature != 1.0:
                 table_CV.div_(temperature)
-            lse_C = torch.logsumexp(table_CV, dim=-1)
+            # In place as far as it goes: the table is the memory of the loss.
+            table_CV.sub_(table_CV.amax(-1, keepdim=True))
             wanted_C = targets_M[piece, None]
-            lp_C = table_CV.gather(-1, wanted_C)[:, 0] - lse_C
-            if entropies is not None:
-                p_CV = torch.exp(table_CV - lse_C[:, None])
-                mean_C = torch.bmm(p_CV[:, None], table_CV[:, :, None])[:, 0, 0]
-                entropies += (lse_C - mean_C).tolist()
-                table_CV = p_CV
+            chosen_C = table_CV.gather(-1, wanted_C)[:, 0]
+            if entropies is None:
+                p_CV = table_CV.exp_()
+                total_C = p_CV.sum(-1)
             else:
-                table_CV.sub_(lse_C[:, None]).exp_()
+                p_CV = torch.exp(table_CV)
+                total_C = p_CV.sum(-1)
+                mean_C = torch.bmm(p_CV[:, None], table_CV[:, :, None])[:, 0, 0] / total_C
+                entropies += (total_C.log() - mean_C).tolist()
             # Derivative of sum(slope * logprob): slope / T * (one-hot - softmax).
-            scale_C = slope(lp_C, piece) / temperature
-            table_CV.mul_(-scale_C[:, None]).scatter_add_(-1, wanted_C, scale_C[:, None])
-            narrow_CV = table_CV.to(self._weight_VH.dtype)
+            scale_C = slope(chosen_C - total_C.log(), piece) / temperature
+            p_CV.mul_(-(scale_C / total_C)[:, None]).scatter_add_(-1, wanted_C, scale_C[:, None])
+            narrow_CV = p_CV.to(self._weight_VH.dtype)
             grad_NH.index_add_(0, flat_M[piece], narrow_CV @ self._weight_VH)
             if self._parameter.requires_grad:
-                self._sum().addmm_(table_CV.T, leaf_CH.to(table_CV.dtype))
+                self._sum().addmm_(p_CV.T, leaf_CH.to(p_CV.dtype))
 
     def finish(self) -> None:
         """Adds the collected gradient of the weight to its `.grad`."""

@@ -11,9 +11,10 @@ That is exact, and memory holds the activations of one pack or of one piece of t
 repeats a forward pass over the root; keeping its graph instead would save about a tenth of the time
 and a third more memory.
 
-Attention is written out because torch's kernel wants the shared keys copied per row and keeps the
-copies. Axes: N flat tokens of a pass, H heads, K key-value heads, G = H / K, D head size, S keys
-of the shared part, L tokens of a segment.
+On a CPU attention is written out, because torch's kernel wants the shared keys copied per row and
+keeps the copies; on CUDA it is one fused kernel (`training.fused`). Axes: N flat tokens of a pass,
+H heads, K key-value heads, G = H / K, D head size, S keys of the shared part, L tokens of a
+segment.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint as recompute
 
+from training.fused import fused_tree_attention
 from training.llama import Llama, rotary_tables
 
 BLOCK = 128
@@ -59,6 +61,8 @@ class TreeLayout:
     collected: KeyValues = field(default_factory=list)
     """Filled with the keys and values of this pass when `collects`."""
     collects: bool = False
+    masks: dict[str, Any] = field(default_factory=dict)
+    """Of fused kernels (`training.fused`), built when a pass first needs them."""
 
     @classmethod
     def build(
@@ -171,6 +175,9 @@ def tree_attention(
     """Attention output `[N, H, D]`, scaled by 1/sqrt(D); gradients reach the root's keys too."""
     if layout.collects:
         layout.collected.append((k_N_K_D, v_N_K_D))
+    if q_N_H_D.is_cuda:
+        past = None if layout.past is None else layout.past[layer]
+        return fused_tree_attention(q_N_H_D, k_N_K_D, v_N_K_D, past, layout)
     if layout.past is None:
         past_k = past_v = k_N_K_D.new_zeros(0, *k_N_K_D.shape[1:])
     else:

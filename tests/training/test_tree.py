@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from training import tree
+from training.fused import fused_tree_attention
 from training.tree import TreeLayout, tree_attention
 
 
@@ -69,3 +70,32 @@ def test_positions_continue_from_the_root() -> None:
     past = [(torch.zeros(5, 1, 2), torch.zeros(5, 1, 2))]
     layout = TreeLayout.build(prefix=2, suffixes=[1, 3], past=past)
     assert layout.positions_N.tolist() == [5, 6, 7, 7, 8, 9]
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without:UserWarning")
+@pytest.mark.parametrize("form", ["flex", "dense"])
+@pytest.mark.parametrize("root", [0, 5])
+@pytest.mark.parametrize(("prefix", "suffixes"), [(7, []), (3, [1, 4, 2]), (0, [2, 0, 3])])
+def test_the_fused_form_for_cuda_equals_the_one_for_a_cpu(
+    root: int, prefix: int, suffixes: list[int], form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "BLOCK", 3)
+    n = prefix + sum(suffixes)
+    q, k, v = draw(n, 4, 8, seed=1), draw(n, 2, 8, seed=2), draw(n, 2, 8, seed=3)
+    past = (draw(root, 2, 8, seed=4), draw(root, 2, 8, seed=5)) if root else None
+    layout = TreeLayout.build(prefix=prefix, suffixes=suffixes, past=past and [past])
+    expected = tree_attention(q, k, v, layout, 0)
+    if form == "flex":  # has no backward pass on a CPU
+        q, k, v = q.detach(), k.detach(), v.detach()
+        past = past and (past[0].detach(), past[1].detach())
+    found = fused_tree_attention(q, k, v, past, layout, form=form)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    if form == "flex":
+        return
+    leaves = [q, k, v, *(past or ())]
+    for one, other in zip(
+        torch.autograd.grad((found * found).sum(), leaves),
+        torch.autograd.grad((expected * expected).sum(), leaves),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-9)

@@ -20,7 +20,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_bytes
 from safetensors.torch import save as to_bytes
-from torch import Tensor, nn
+from torch import nn
 
 from training import passes
 from training.backends.base import AdamSpec, OptimStats, PassStats, WeightVersion
@@ -35,6 +35,7 @@ from training.lora import (
     load_adapter,
 )
 from training.losses import Streams
+from training.optimiser import Optimiser
 from training.packing import DEFAULT_BUDGET_TOKENS
 from training.trainable import MODEL_FILE, load_weights, make_trainable, model_files
 from training.types import ObjectiveSpec, Row
@@ -77,7 +78,7 @@ class LocalSession:
         self.parameters = list(self._named.values())
         if spec.initial_adapter is not None:
             load_adapter(self.model, spec.initial_adapter)
-        self._optimizer = torch.optim.AdamW(self.parameters, lr=0.0, foreach=False)
+        self._optimiser = Optimiser(self._named)
         self._skipped = 0
         self._budget_tokens = spec.budget_tokens
         self._head_chunk = spec.head_chunk
@@ -154,13 +155,14 @@ class LocalSession:
             if adam.clip_norm > 0.0 and norm > adam.clip_norm:
                 for grad in grads:
                     grad.mul_(adam.clip_norm / (norm + 1e-6))
-            for group in self._optimizer.param_groups:
-                group["lr"] = adam.learning_rate
-                group["betas"] = (adam.beta1, adam.beta2)
-                group["eps"] = adam.eps
-                group["weight_decay"] = adam.weight_decay
-            self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
+            self._optimiser.step(
+                learning_rate=adam.learning_rate,
+                beta1=adam.beta1,
+                beta2=adam.beta2,
+                eps=adam.eps,
+                weight_decay=adam.weight_decay,
+            )
+        self._optimiser.zero_grad()
         self._skipped = 0 if is_finite else self._skipped + 1
         if self._skipped >= MAX_SKIPPED_STEPS:
             raise NumericalError(f"the gradient was not finite in {self._skipped} steps in a row")
@@ -170,11 +172,7 @@ class LocalSession:
 
     def state_files(self) -> dict[str, bytes]:
         """Weights and optimiser state as the files of a checkpoint."""
-        tensors: dict[str, Tensor] = {}
-        for name, parameter in self._named.items():
-            state = self._optimizer.state.get(parameter)
-            for key, value in (state or {}).items():
-                tensors[f"{name}/{key}"] = value.detach().cpu().contiguous()
+        tensors = self._optimiser.tensors()
         tensors["skipped_in_a_row"] = torch.tensor(self._skipped)
         return {
             **{f"{self._folder}/{name}": content for name, content in self._weights().items()},
@@ -205,17 +203,9 @@ class LocalSession:
             tensors = load_bytes((folder / OPTIM_FILE).read_bytes())
         except (OSError, SafetensorError) as error:
             raise CheckpointError(f"{folder / OPTIM_FILE}: {error}") from error
-        self._optimizer.state.clear()
-        for name, parameter in self._named.items():
-            found = {
-                key: tensors[f"{name}/{key}"].to(parameter.device if key != "step" else "cpu")
-                for key in ("step", "exp_avg", "exp_avg_sq")
-                if f"{name}/{key}" in tensors
-            }
-            if found:
-                self._optimizer.state[parameter] = found
+        self._optimiser.load(tensors)
         self._skipped = int(tensors["skipped_in_a_row"])
-        self._optimizer.zero_grad(set_to_none=True)
+        self._optimiser.zero_grad()
         return _done(None)
 
     def publish(self, root: Path, number: int) -> Future[WeightVersion]:
