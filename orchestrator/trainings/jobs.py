@@ -5,6 +5,7 @@ from __future__ import annotations
 from orchestrator.jobs.models import Job, JobState
 from orchestrator.jobs.registry import JobContext, job_handler
 from orchestrator.trainings import own  # noqa: F401 # registers its origin
+from orchestrator.trainings.checkpoints import MERGE, merge, record_merge_unfinished
 from orchestrator.trainings.keeper import execute_training
 from orchestrator.trainings.services import end_unfinished
 from training.models import TrainingJob
@@ -22,3 +23,12 @@ def record_unfinished(job: Job) -> None:
 def execute(ctx: JobContext) -> None:
     job = TrainingJob.objects.get(pk=ctx.spec["training_job_id"])
     execute_training(job=job, ctx=ctx)
+
+
+def record_merge(job: Job) -> None:
+    record_merge_unfinished(job.spec["checkpoint_id"], job.error)
+
+
+@job_handler(MERGE, on_unfinished=record_merge)
+def execute_merge(ctx: JobContext) -> None:
+    merge(ctx)

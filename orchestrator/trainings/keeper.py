@@ -51,6 +51,8 @@ from training.models import (
 )
 
 POLL_S = 0.1
+POOL_ROWS = 16
+"""Of the fixed pool: a pass over them costs about as much as a small part of a step."""
 MAX_BUSY = 100
 """Attempts to find the folder free: a trainer whose worker was killed ends within moments."""
 
@@ -88,7 +90,8 @@ class Keeper:
         self._process: subprocess.Popen[bytes] | None = None
         self._offset = 0
         self._busy = 0
-        self._steps = _steps_so_far(job)
+        self._steps = _told_so_far(job, "train.step")
+        self._evaluated = {int(e["step"]) for e in _told_so_far(job, "train.evaluated")}
 
     def keep(self) -> None:
         while True:
@@ -246,14 +249,15 @@ class Keeper:
         scores = [score for score in rewards.values() if score is not None]
         mean = min(1.0, max(0.0, math.fsum(scores) / len(scores))) if scores else None
         found = Evaluation(need.step, mean, len(scores), len(rewards) - len(scores))
-        client.write_evaluation(self._folder, found)
-        payload = {**asdict(found), "run": run.pk, "weight_version": need.weight_version}
         with transaction.atomic():
             hold_fence(self._ctx.fence)
             TrainingRun.objects.filter(run=run).update(
                 mean=mean, n_scored=found.n_scored, n_errored=found.n_errored
             )
-            self._append([NewEvent("train.evaluated", payload)])
+        if need.step == 0:  # the weights before training, on tasks that nothing is trained on
+            pool = rows_of_run(run, rewards, weight_version=need.weight_version)
+            client.write_pool(self._folder, pool[:POOL_ROWS])
+        client.write_evaluation(self._folder, found)
 
     def _held_out_plan(self) -> list[PlannedRollout]:
         """The same tasks of the split `select` each time, spread over its families."""
@@ -296,6 +300,8 @@ class Keeper:
         for event in news:
             if event["kind"] == "step" and event["step"] > self._job.step:
                 self._record_step(event)
+            elif event["kind"] == "evaluated" and event["step"] not in self._evaluated:
+                self._record_evaluated(event)
 
     def _record_step(self, metrics: dict[str, Any]) -> None:
         step = int(metrics["step"])
@@ -328,6 +334,15 @@ class Keeper:
         self._job.step, self._job.failures, self._busy = step, [], 0
         self._ctx.progress()
 
+    def _record_evaluated(self, event: dict[str, Any]) -> None:
+        step = int(event["step"])
+        run = self._job.runs.filter(kind=TrainingRunKind.EVALUATION, step=step).first()
+        payload = {**event, "kind": "evaluated", "run": None if run is None else run.run_id}
+        with transaction.atomic():
+            hold_fence(self._ctx.fence)
+            self._append([NewEvent("train.evaluated", payload)])
+        self._evaluated.add(step)
+
     def _append(self, events: list[NewEvent]) -> None:
         append(stream_id=self._job.stream_id, items=events, fence=self._ctx.fence)
         self._origin.tell(events, self._ctx.fence)
@@ -353,9 +368,9 @@ def told_sources(work_harness: Any) -> set[str]:
     return {demonstration.source for demonstration in load_harness(work_harness).demonstrations}
 
 
-def _steps_so_far(job: TrainingJob) -> list[dict[str, Any]]:
-    """Metrics of the steps that were recorded by earlier attempts, in order."""
-    events = Event.objects.filter(stream_id=job.stream_id, kind="train.step").order_by("seq")
+def _told_so_far(job: TrainingJob, kind: str) -> list[dict[str, Any]]:
+    """What earlier attempts have recorded, in order."""
+    events = Event.objects.filter(stream_id=job.stream_id, kind=kind).order_by("seq")
     return [event.payload for event in events]
 
 

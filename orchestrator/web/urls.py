@@ -16,7 +16,6 @@ from orchestrator.web.views import (
     run_start,
     runs,
     settings,
-    training,
     tryouts,
 )
 
@@ -105,8 +104,7 @@ urlpatterns = [
     path("p/<int:project_id>/review/", include("orchestrator.web.review_urls")),
     path("p/<int:project_id>/optimise/", include("orchestrator.web.search_urls")),
     path("p/<int:project_id>/harnesses/", include("orchestrator.web.harness_urls")),
-    path("p/<int:project_id>/train/", training.training_list, name="training"),
-    path("p/<int:project_id>/train/<int:job_id>/", training.training_detail, name="training_job"),
+    path("p/<int:project_id>/train/", include("orchestrator.web.training_urls")),
     path("p/<int:project_id>/ladder/", climbs.climb_list, name="climbs"),
     path("p/<int:project_id>/ladder/start/", climb_start.climb_start, name="climb_start"),
     path(

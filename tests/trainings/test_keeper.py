@@ -69,6 +69,7 @@ def test_a_training_ends_with_what_is_best_on_held_out_tasks(
         ("evaluation", 3): f"t{job.pk}-v0003",
     }
     assert [e["mean"] for e in told(job, "train.evaluated")] == [0.0, 1.0, 0.0]
+    assert [e["pool_rows"] for e in told(job, "train.evaluated")] == [3, 3, 3]
     # Held-out tasks are of `select` and the same each time; `test` is never read.
     splits = set(Rollout.objects.values_list("run__purpose", "task__split"))
     assert splits == {(Purpose.TRAIN, "train"), (Purpose.EVALUATE, "select")}

@@ -19,6 +19,7 @@ from tests.web import test_harness_pages as harnesses
 from tests.web import test_regrade_pages as regrades
 from tests.web import test_review_pages as review
 from tests.web import test_rubric_pages as rubrics
+from tests.web import test_training_pages as trainings
 from tests.web import test_search_pages as searches
 from tests.web.build import (
     make_climb,
@@ -144,6 +145,7 @@ def test_every_address_is_under_test() -> None:
     }
     known = set(PAGES) | WRITES | FOR_EDITORS | ELSEWHERE | authoring.PAGES | authoring.WRITES
     known |= regrades.PAGES | regrades.WRITES | rubrics.PAGES | rubrics.WRITES
+    known |= trainings.PAGES | trainings.FOR_EDITORS | trainings.WRITES
     known |= harnesses.PAGES | harnesses.WRITES
     known |= searches.PAGES | searches.FOR_EDITORS | searches.WRITES
     assert names == known | review.PAGES | review.FOR_EDITORS | review.WRITES

@@ -1,0 +1,147 @@
+"""The charts of a training job: geometry, marks, and the board in one sentence.
+
+What is healthy is `training.health`; here are its charts drawn. A long run is thinned for drawing
+and keeps the least and the most of each stretch; a value that is not finite stays a gap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.web.figures import CHART, Frame, LineChart, line_chart
+from training.health import BOARD, Chart, Judged, Mark, sentence
+
+MOST_POINTS = 120
+_ICONS = {Mark.GREEN: "check", Mark.AMBER: "alert", Mark.RED: "cross", Mark.GREY: "clock"}
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A step on a chart, to be clicked."""
+
+    x: float
+    y: float
+    step: int
+    label: str
+
+
+@dataclass(frozen=True)
+class BoardChart:
+    chart: Chart
+    judged: Judged
+    line: LineChart
+    dots: Sequence[Dot]
+    gaps: int
+    """Values that are missing or not finite."""
+
+    @property
+    def icon(self) -> str:
+        return _ICONS[self.judged.mark]
+
+
+@dataclass(frozen=True)
+class Board:
+    charts: Sequence[BoardChart]
+    empty: Sequence[Chart]
+    """Without a value so far."""
+    verdict: Judged
+    steps: Sequence[Mapping[str, Any]]
+
+    @property
+    def icon(self) -> str:
+        return _ICONS[self.verdict.mark]
+
+
+def board(
+    steps: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]], total: int
+) -> Board | None:
+    """None before the first step or evaluation."""
+    rows = _joined(steps, evaluations)
+    if not rows:
+        return None
+    charts: list[BoardChart] = []
+    empty: list[Chart] = []
+    for chart in BOARD:
+        made = _made(chart, rows, steps, total)
+        if made is None:
+            empty.append(chart)
+        else:
+            charts.append(made)
+    verdict = sentence([(each.chart, each.judged) for each in charts])
+    return Board(charts, empty, verdict, steps)
+
+
+def _joined(
+    steps: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """A row per step, with what was measured after it; step 0 is before the first."""
+    by_step: dict[int, dict[str, Any]] = {
+        int(metrics.get("step") or place): {**metrics, "step": int(metrics.get("step") or place)}
+        for place, metrics in enumerate(steps, start=1)
+    }
+    for found in evaluations:
+        step = int(found["step"])
+        row = by_step.setdefault(step, {"step": step, "is_evaluation": True})
+        row["held_out"] = found.get("mean")
+        row |= {key: value for key, value in found.items() if str(key).startswith("pool_")}
+    return [by_step[step] for step in sorted(by_step)]
+
+
+def _made(
+    chart: Chart,
+    rows: Sequence[Mapping[str, Any]],
+    steps: Sequence[Mapping[str, Any]],
+    total: int,
+) -> BoardChart | None:
+    pairs = [
+        (int(row["step"]), chart.value(row))
+        for row in rows
+        if not (row.get("is_evaluation") and not chart.is_sparse)
+    ]
+    if chart.is_sparse:
+        pairs = [(step, value) for step, value in pairs if value is not None]
+    finite = [value for _, value in pairs if value is not None and math.isfinite(value)]
+    if not finite:
+        return None
+    gaps = len(pairs) - len(finite)
+    pairs = thinned(pairs)
+    line = line_chart(
+        [step for step, _ in pairs],
+        [value for _, value in pairs],
+        top=chart.top,
+        total_steps=total,
+        frame=_frame(),
+    )
+    drawn = [(step, value) for step, value in pairs if value is not None and math.isfinite(value)]
+    dots = [
+        Dot(x, y, step, f"step {step}: {value:.4g}")
+        for (x, y), (step, value) in zip(line.dots, drawn, strict=True)
+    ]
+    return BoardChart(chart, chart.judge(finite, steps), line, dots, gaps)
+
+
+def _frame() -> Frame:
+    return CHART
+
+
+def thinned(pairs: Sequence[tuple[int, float | None]]) -> list[tuple[int, float | None]]:
+    """At most about `MOST_POINTS`: of each stretch the least, the most, and whatever is a gap."""
+    if len(pairs) <= MOST_POINTS:
+        return list(pairs)
+    size = math.ceil(2 * len(pairs) / MOST_POINTS)
+    kept: set[int] = {0, len(pairs) - 1}
+    for start in range(0, len(pairs), size):
+        stretch = range(start, min(start + size, len(pairs)))
+        finite = [i for i in stretch if _is_finite(pairs[i][1])]
+        kept |= {i for i in stretch if not _is_finite(pairs[i][1])}
+        if finite:
+            kept.add(min(finite, key=lambda i: pairs[i][1] or 0.0))
+            kept.add(max(finite, key=lambda i: pairs[i][1] or 0.0))
+    return [pairs[i] for i in sorted(kept)]
+
+
+def _is_finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
