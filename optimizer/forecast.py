@@ -102,7 +102,9 @@ def _smallest(pairs: int, base: float, alpha: float) -> float | None:
 
 
 def _sentence(tasks: int, each: float, gain: float | None) -> str:
-    what = f"With {tasks} task{'' if tasks == 1 else 's'} × {each:.2g} pairs"
+    what = (
+        f"With {tasks} task{'' if tasks == 1 else 's'} × {each:.2g} pair{'' if each == 1 else 's'}"
+    )
     if gain is None:
         return f"{what} no gain can be certified: give certification more pairs."
     return f"{what} you can see ±{100 * gain:.0f} points."

@@ -13,6 +13,7 @@ from django import forms
 
 from optimizer.engines import registry
 from optimizer.models import HarnessVersion, Search
+from optimizer.operators.registry import OFFLINE as OPERATORS
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.environments.models import EnvironmentVersion
 from orchestrator.projects.models import Project
@@ -73,8 +74,12 @@ def engine_choices() -> list[tuple[str, str]]:
 
 def proposer_choices() -> list[tuple[str, str]]:
     """Single operators come with *offline*."""
-    names = [name for name in proposers.KNOWN if name not in proposers.OPERATORS]
+    names = [name for name in proposers.KNOWN if name not in OPERATORS]
     return [(name, PROPOSER_WORDS.get(name, (name, ""))[0]) for name in names]
+
+
+def operator_choices() -> list[tuple[str, str]]:
+    return [(name, f"{name}: {operator.about}") for name, operator in OPERATORS.items()]
 
 
 class CapsForm(forms.Form):
@@ -129,6 +134,12 @@ class SearchStartForm(CapsForm):
     engine = forms.ChoiceField(widget=forms.RadioSelect, label="Engine")
     proposers = forms.MultipleChoiceField(
         widget=forms.CheckboxSelectMultiple, label="Who proposes edits"
+    )
+    operators = forms.MultipleChoiceField(
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        label="Only these offline operators",
+        help_text="None ticked: all of them.",
     )
     proposer_model = forms.ModelChoiceField(
         ModelEndpoint.objects.none(),
@@ -234,6 +245,7 @@ class SearchStartForm(CapsForm):
         for name, options, first in (
             ("engine", engine_choices(), _SETTINGS.engine),
             ("proposers", proposer_choices(), list(_SETTINGS.proposers)),
+            ("operators", operator_choices(), []),
         ):
             field = self.fields[name]
             assert isinstance(field, forms.ChoiceField)
@@ -247,6 +259,9 @@ class SearchStartForm(CapsForm):
         return SearchSettings(
             engine=given["engine"],
             proposers=tuple(given["proposers"]),
+            proposer_settings=(
+                {proposers.OFFLINE: {"operators": given["operators"]}} if given["operators"] else {}
+            ),
             proposer_model=_pk(given["proposer_model"]),
             protected=_listed(given["protected"]),
             budget=self.budget(given["rollouts"]),
@@ -296,6 +311,7 @@ def like(search: Search) -> Mapping[str, Any]:
         "harness": search.seed_harness_id,
         "engine": settings.engine,
         "proposers": list(settings.proposers),
+        "operators": settings.proposer_settings.get(proposers.OFFLINE, {}).get("operators", []),
         "proposer_model": settings.proposer_model,
         "rollouts": budget.rollouts,
         **caps_of(search),

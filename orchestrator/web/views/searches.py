@@ -346,7 +346,8 @@ def search_budget(request: HttpRequest, project_id: int, search_id: int) -> Http
     form = CapsForm(request.POST)
     if not form.is_valid():
         for name, errors in form.errors.items():
-            messages.error(request, f"{form[name].label}: {' '.join(errors)}")
+            said = " ".join(str(error) for error in errors)
+            messages.error(request, f"{form[name].label}: {said}")
         return redirect("web:search", project_id, search_id)
     try:
         services.set_budget(
