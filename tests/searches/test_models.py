@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from optimizer.harness import Harness
 from optimizer.models import HarnessVersion, SearchState
@@ -76,3 +77,12 @@ def test_a_budget_without_room_for_the_models_is_refused(people: People) -> None
 def test_a_margin_of_zero_is_refused(people: People) -> None:
     with pytest.raises(ValueError, match="margin"):
         make_form(people.project, **choosing(people, margin=0.0))
+
+
+def test_the_page_shows_what_the_models_did(people: People, client: Client) -> None:
+    search = start(people, **choosing(people))
+    play(poor_is_worse)
+    client.force_login(people.member)
+    body = client.get(f"/p/{people.project.pk}/optimise/{search.pk}/").content.decode()
+    table = body[body.index('id="models"') :]
+    assert table.index("cheap") < table.index("not worse by 30 points")
