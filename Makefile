@@ -15,6 +15,8 @@ DEV_STAMP := $(VENV)/installed-dev-$(call hash,$(APP_FILES) requirements/dev.txt
 # Rivals of a benchmark, in an environment of their own (docs/dependencies.md says why).
 RIVALS := $(VENV)/bench
 RIVALS_STAMP := $(RIVALS)/installed-$(call hash,requirements/bench.txt)
+TRL := $(VENV)/bench-training
+TRL_STAMP := $(TRL)/installed-$(call hash,requirements/bench-training.txt)
 PIP := $(PY) -m pip install -qq --disable-pip-version-check
 
 # Flags of `make demo`: EXIT=1 ends after the climb, FULL=1 takes more tasks and steps, PORT=8001.
@@ -23,7 +25,7 @@ DEMO_FLAGS := $(if $(EXIT),--exit) $(if $(FULL),--full) $(if $(PORT),--port $(PO
 JOBS ?= 2
 PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
-.PHONY: help demo up install install-dev tools test test-all lint format types contracts bench bench-rivals example try-public-envs lock clean distclean
+.PHONY: help demo up install install-dev tools test test-all lint format types contracts bench bench-rivals bench-trl example try-public-envs lock clean distclean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -59,10 +61,12 @@ types: $(DEV_STAMP) ## check the types of the whole tree
 contracts: $(DEV_STAMP) ## check the direction of imports
 	@$(VENV)/bin/lint-imports
 
-bench: $(DEV_STAMP) $(if $(filter optimizer optimizer_llm,$(or $(NAME),optimizer)),bench-rivals) ## print a benchmark's figures (NAME=live; most without a name; ARGS="--worlds 20")
-	@BENCH_PYTHON=$(abspath $(RIVALS))/bin/python $(PY) -m benchmarks $(NAME) $(ARGS)
+bench: $(DEV_STAMP) $(if $(filter optimizer optimizer_llm,$(or $(NAME),optimizer)),bench-rivals) $(if $(filter training,$(or $(NAME),training)),bench-trl) ## print a benchmark's figures (NAME=live; most without a name; ARGS="--worlds 20")
+	@BENCH_PYTHON=$(abspath $(RIVALS))/bin/python TRL_PYTHON=$(abspath $(TRL))/bin/python $(PY) -m benchmarks $(NAME) $(ARGS)
 
 bench-rivals: $(RIVALS_STAMP) ## install the optimisers that ours is measured against
+
+bench-trl: $(TRL_STAMP) ## install the trainer that ours is measured against
 
 try-public-envs: $(APP_STAMP) ## run public environments from a checkout (OPENENV=folder)
 	@test -n "$(OPENENV)" || { echo "name a checkout of github.com/huggingface/OpenEnv: make $@ OPENENV=folder" >&2; exit 1; }
@@ -99,6 +103,14 @@ $(RIVALS_STAMP): | $(PY)
 	@$(PY) -m venv $(RIVALS)
 	@$(RIVALS)/bin/python -m pip install -qq --disable-pip-version-check -r requirements/bench.txt
 	@rm -f $(RIVALS)/installed-*; touch $@
+
+# Over the packages of the product: torch and transformers must be the same for both.
+$(TRL_STAMP): $(DEV_STAMP)
+	@echo "installing TRL for the benchmark into $(TRL)"
+	@$(PY) -m venv $(TRL)
+	@$(PY) -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' > "$$($(TRL)/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/product.pth"
+	@$(TRL)/bin/python -m pip install -qq --disable-pip-version-check -r requirements/bench-training.txt
+	@rm -f $(TRL)/installed-*; touch $@
 
 $(PY):
 	@for python in "$${PYTHON:-python3}" python3.13 python3.12 python3.11; do \

@@ -10,13 +10,16 @@ class Figure:
     name: str
     """With its unit: `live.p95_ms`."""
     value: float
-    bar: float
+    bar: float | None
+    """None: only reported."""
     is_floor: bool = False
     """Whether the value has to reach the bar; otherwise it must not exceed it."""
 
     @property
     def ok(self) -> bool:
         """NaN misses every bar."""
+        if self.bar is None:
+            return True
         return self.value >= self.bar if self.is_floor else self.value <= self.bar
 
     def line(self) -> str:
