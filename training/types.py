@@ -251,3 +251,8 @@ class ObjectiveSpec:
     truncated_in_rl: bool = True
     """False: truncated rollouts stay in the group's statistics but get no policy gradient."""
     infrastructure: InfrastructureRows = InfrastructureRows.EXCLUDE
+
+    @property
+    def needs_scores(self) -> bool:
+        """Whether rows must be scored before a step (`training.reference`)."""
+        return self.kl_coef != 0.0 or self.mismatch is not MismatchCorrection.NONE

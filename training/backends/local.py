@@ -37,6 +37,7 @@ from training.lora import (
 from training.losses import Streams
 from training.optimiser import Optimiser
 from training.packing import DEFAULT_BUDGET_TOKENS
+from training.reference import with_needed_scores
 from training.trainable import MODEL_FILE, load_weights, make_trainable, model_files
 from training.types import ObjectiveSpec, Row
 
@@ -92,6 +93,10 @@ class LocalSession:
         """Log-probs of every target of each row, without gradient."""
         result = passes.logprobs(self.model, rows, temperature=temperature, options=self._options())
         return _done(result)
+
+    def scored(self, rows: Sequence[Row], spec: ObjectiveSpec) -> Future[list[Row]]:
+        """Rows with the log-probs that `spec` asks for beside the sampler's (`needs_scores`)."""
+        return _done(with_needed_scores(self.model, rows, spec, self._options()))
 
     def forward_backward(
         self,

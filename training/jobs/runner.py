@@ -75,7 +75,9 @@ from training.metrics import Metrics, pool_metrics, rss_mb, step_metrics
 from training.records import write_record
 from training.rows import read_rows
 from training.schedule import CoefficientSchedule, learning_rate
+from training.tokenizer import ChatTokenizer
 from training.types import ObjectiveSpec, Row
+from training.volatile import mark_volatile
 
 log = logging.getLogger("training.runner")
 
@@ -169,7 +171,15 @@ class Runner:
         if len(current) < len(rows):
             self.events.append("stale_rows", {"step": step, "dropped": len(rows) - len(current)})
         self._check_ids(current)
-        return apply_filters(current, self.manifest.filters)
+        return self._without_volatile(apply_filters(current, self.manifest.filters))
+
+    def _without_volatile(self, rows: list[Row]) -> list[Row]:
+        """Times, process ids and the like out of the environment term, where the job wants that."""
+        filters = self.manifest.filters
+        if not filters.volatile_spans:
+            return rows
+        tokenizer = ChatTokenizer.from_folder(Path(self.manifest.model.folder))
+        return mark_volatile(rows, tokenizer.pieces, filters.volatile_patterns)
 
     def _wait(self, started: float, timeout_s: float, what: str, field: str) -> None:
         if self.stop.wait(POLL_S):
@@ -221,6 +231,8 @@ class Runner:
 
     def _update(self, step: int, rows: list[Row]) -> Metrics:
         spec = self._objective(step)
+        if spec.needs_scores:
+            rows = self.session.scored(rows, spec).result()
         streams = build_streams(rows, spec)
         optimiser = self.manifest.optimiser
         rate = learning_rate(step - 1, optimiser.rate)
