@@ -26,6 +26,7 @@ from orchestrator.events.services import create_stream
 from orchestrator.jobs import services as jobs
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Project, Role, User
+from orchestrator.proposing.terms import Terms
 from orchestrator.runs.models import ENDED_RUN_STATES
 from orchestrator.runs.seeds import derive_seed
 from orchestrator.searches import fingerprints, proposers, releases
@@ -79,6 +80,11 @@ def problems_with(project: Project, form: SearchForm) -> list[str]:
     offline = settings.proposer_settings.get(proposers.OFFLINE, {})
     if problem := proposers.settings_problem(offline):
         found.append(problem)
+    for name in proposers.outside(settings.proposers):
+        try:
+            Terms.from_json(settings.proposer_settings.get(name, {}))
+        except (ValueError, TypeError) as exc:
+            found.append(f"proposer_settings of {name}: {exc}")
     ids = {raw.get("id") for raw in form.rubric_version.spec.get("criteria") or ()}
     if missing := [id for id in settings.safety if id not in ids]:
         found.append(f"safety: the rubric has no criterion {', '.join(missing)}.")

@@ -6,12 +6,14 @@ Rollouts are scored by a rule; everything else is real.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from optimizer.models import Budget, Proposal, SearchState
 from optimizer.reflection import Mode
 from orchestrator.agents.models import EndpointKind, ModelEndpoint
+from orchestrator.searches.services import SearchRefused
 from tests.base import People
 from tests.doubles.model_server import Asked, Raw
 from tests.proposing.build import said
@@ -66,3 +68,17 @@ def test_a_reflector_that_fails_costs_its_budget_and_the_search_goes_on(
     spent = Budget.objects.get(scope=f"search:{search.pk}", role="proposer", unit="tokens")
     assert spent.used == sum(Proposal.objects.values_list("tokens", flat=True)) > 0
     assert spent.reserved == 0
+
+
+@pytest.mark.parametrize(
+    ("terms", "problem"),
+    [
+        ({"max_edit": 3}, "Unknown terms of a proposer: max_edit"),
+        ({"failed": "six"}, "failed is a"),
+    ],
+)
+def test_a_search_with_impossible_terms_is_refused(
+    people: People, terms: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(SearchRefused, match=problem):
+        start(people, proposers=["handed_in"], proposer_settings={"handed_in": terms})
