@@ -15,14 +15,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.optimizer.engines import make
-from benchmarks.optimizer.worlds import Exhausted, Run, Server, Setting, load, oracle
+from benchmarks.optimizer.worlds import Exhausted, Run, Server, Setting, oracle, select_truth
+from benchmarks.optimizer.worlds import make as make_world
 
 
 def result(
     engine: Run, reference: str, seed: int, setting: Setting | None, budget: int
 ) -> dict[str, Any]:
     """What one run of an engine came to, with what it really gained."""
-    world = load(reference)(seed, setting)
+    world = make_world(reference, seed, setting)
     server = Server(world, budget)
     began = time.process_time()
     try:
@@ -34,7 +35,7 @@ def result(
     return {
         "seed": seed,
         "gain": world.truth(claim.document) - world.truth(plain),
-        "select_gain": world.select_truth(claim.document) - world.select_truth(plain),
+        "select_gain": select_truth(world, claim.document) - select_truth(world, plain),
         "oracle": oracle(world),
         "claimed": claim.gain,
         "is_improved": claim.is_improved,

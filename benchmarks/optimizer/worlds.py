@@ -10,6 +10,7 @@ own, with numpy and themselves alone.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, cast
@@ -47,10 +48,16 @@ class Outcome(NamedTuple):
 class World(Protocol):
     """One random draw of tasks and of what helps on them.
 
-    A class may also have `budget` (rollouts of a run where none is named; 600 without it),
-    `oracle() -> float` (the gain of the best document known, for shares), and
-    `extend(document, lessons) -> document` (how lessons enter a document; one appended line each
-    without it).
+    A class may also have
+
+    - `budget`: rollouts of a run where none is named; 600 without it
+    - `oracle() -> float`: the gain of the best document known, for shares
+    - `select_truth(document) -> float`: as `truth`, over the select tasks; only optimism is
+      measured with it, against `truth` without it
+    - `extend(document, lessons) -> document`: how lessons enter a document; one appended line each
+      without it
+
+    and it need not take a setting.
     """
 
     @property
@@ -76,16 +83,15 @@ class World(Protocol):
         """The document's exact mean reward over tasks that nobody sees."""
         ...
 
-    def select_truth(self, document: str) -> float:
-        """The same over the select tasks; only optimism is measured with it."""
-        ...
-
 
 RULEWORLD = "benchmarks.optimizer.ruleworld:RuleWorld"
 DEFAULT_BUDGET = 600
 
 
-def load(reference: str) -> Callable[[int, Setting | None], World]:
+_REQUIRED = ("train", "select", "seed_document", "rollout", "truth")
+
+
+def load(reference: str) -> Callable[..., World]:
     """The class that `module:Class` names. Raises ValueError if there is none."""
     module_name, _, name = reference.partition(":")
     try:
@@ -94,7 +100,17 @@ def load(reference: str) -> Callable[[int, Setting | None], World]:
         raise ValueError(
             f"--world accepts module:Class, importable from here; {reference}: {error}"
         ) from error
-    return cast(Callable[[int, "Setting | None"], World], made)
+    return cast(Callable[..., World], made)
+
+
+def make(reference: str, seed: int, setting: Setting | None) -> World:
+    """Raises ValueError if it is not what a world is."""
+    kind = load(reference)
+    takes_setting = len(inspect.signature(kind).parameters) > 1
+    world = kind(seed, setting) if takes_setting else kind(seed)
+    if missing := [name for name in _REQUIRED if not hasattr(world, name)]:
+        raise ValueError(f"{reference} lacks {', '.join(missing)}: see bring-a-world.md")
+    return world
 
 
 def extend(world: World, document: str, lessons: Sequence[str]) -> str:
@@ -109,6 +125,11 @@ def oracle(world: World) -> float | None:
     """The gain of the best document that is known; None where the world does not say."""
     own = getattr(world, "oracle", None)
     return None if own is None else float(own())
+
+
+def select_truth(world: World, document: str) -> float:
+    own = getattr(world, "select_truth", world.truth)
+    return float(own(document))
 
 
 class Exhausted(BaseException):

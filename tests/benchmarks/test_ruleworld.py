@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from benchmarks.optimizer.ruleworld import CELLS, RULES, RuleWorld, Task
-from benchmarks.optimizer.worlds import Claim, Exhausted, Server, Setting, extend, load
+from benchmarks.optimizer.worlds import Claim, Exhausted, Server, Setting, extend, load, make
 
 WORLDS = 20
 Measure = Callable[[RuleWorld], float]
@@ -159,3 +159,5 @@ def test_an_unknown_world_is_named() -> None:
         load("nowhere:World")
     with pytest.raises(ValueError, match="module:Class"):
         load("benchmarks")
+    with pytest.raises(ValueError, match="lacks train, select"):
+        make("fractions:Fraction", 1, None)
