@@ -15,6 +15,8 @@ from typing import Any, NoReturn
 import yaml
 
 LINE_END = re.compile(r"\r+\n")
+MAX_YAML_CHARS, MAX_YAML_BRACKETS = 50_000, 500
+"""PyYAML's time grows with the square of open brackets: 5,000 of them take seconds."""
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -45,6 +47,10 @@ def read_json(text: str) -> Any:
 
 def read_yaml(text: str) -> Any:
     """The value of a text in YAML; ValueError for whatever cannot be read."""
+    if len(text) > MAX_YAML_CHARS:
+        raise ValueError(f"above {MAX_YAML_CHARS:,} characters")
+    if text.count("[") + text.count("{") > MAX_YAML_BRACKETS:
+        raise ValueError(f"above {MAX_YAML_BRACKETS} brackets")
     try:
         return _storable(yaml.safe_load(text))
     except RecursionError as error:

@@ -15,17 +15,18 @@ error that means "default" would be optimised around for hours.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
-import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
+from optimizer.archives import MAX_FILE_BYTES as MAX_FILE_BYTES
+from optimizer.archives import MAX_FILES as MAX_FILES
+from optimizer.archives import texts_of_folder, texts_of_zip, zip_of_texts
 from optimizer.canonical import read_json, unix_lines, unstorable
 from optimizer.configuration import CONFIG as CONFIG
 from optimizer.configuration import Limits as Limits
@@ -52,8 +53,6 @@ ACTIONS = "{actions}"
 ROLES = ("system", "user", "assistant", "tool")
 LOADING = "Skills (load one by name when it fits):"
 """Stands above the skills where nothing else says how to load one."""
-MAX_FILE_BYTES = 1_000_000
-MAX_FILES = 500
 
 Message = dict[str, str]
 
@@ -228,14 +227,7 @@ def config_values(harness: Harness) -> dict[str, Any]:
 
 def load_folder(folder: Path) -> Harness:
     """Raises HarnessInvalid; hidden files are left out."""
-    texts = {}
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if path.is_symlink():
-            raise HarnessInvalid(f"{name}: links are not followed")
-        if path.is_file() and not any(part.startswith(".") for part in name.split("/")):
-            texts[name] = _decoded(name, path.read_bytes())
-    return Harness.from_components(texts)
+    return Harness.from_components(texts_of_folder(folder))
 
 
 def save_folder(harness: Harness, folder: Path) -> None:
@@ -249,32 +241,13 @@ def save_folder(harness: Harness, folder: Path) -> None:
 
 
 def export_zip(harness: Harness) -> bytes:
-    """Equal harnesses give equal bytes: entries are sorted and carry one fixed date."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in harness.components().items():
-            archive.writestr(zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0)), text)
-    return buffer.getvalue()
+    """Equal harnesses give equal bytes."""
+    return zip_of_texts(harness.components())
 
 
 def import_zip(data: bytes) -> Harness:
-    """Raises HarnessInvalid, also for archives with absolute names, `..` or huge files."""
-    texts = {}
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-            if len(entries) > MAX_FILES:
-                raise HarnessInvalid(f"{len(entries)} files; a harness has at most {MAX_FILES}")
-            for entry in entries:
-                name = PurePosixPath(entry.filename)
-                if name.is_absolute() or ".." in name.parts:
-                    raise HarnessInvalid(f"{entry.filename}: leads outside of the harness")
-                if entry.file_size > MAX_FILE_BYTES:
-                    raise HarnessInvalid(f"{entry.filename}: above {MAX_FILE_BYTES:,} bytes")
-                texts[name.as_posix()] = _decoded(entry.filename, archive.read(entry))
-    except zipfile.BadZipFile as error:
-        raise HarnessInvalid(f"not a zip archive: {error}") from error
-    return Harness.from_components(texts)
+    """Raises HarnessInvalid, also for archives that are no harness's."""
+    return Harness.from_components(texts_of_zip(data))
 
 
 # --- differences
@@ -353,15 +326,6 @@ def _check_text(path: str, text: str) -> None:
         raise HarnessInvalid(f"{path}: has {problem}, which cannot be stored")
     if len(text.encode()) > MAX_FILE_BYTES:
         raise HarnessInvalid(f"{path}: above {MAX_FILE_BYTES:,} bytes")
-
-
-def _decoded(name: str, data: bytes) -> str:
-    if len(data) > MAX_FILE_BYTES:
-        raise HarnessInvalid(f"{name}: above {MAX_FILE_BYTES:,} bytes")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise HarnessInvalid(f"{name}: not UTF-8 text") from error
 
 
 def _digest(text: str) -> str:
