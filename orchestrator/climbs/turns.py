@@ -165,7 +165,9 @@ def _training_rungs(climb: Climb) -> list[TrainingRung]:
         comparison__difference__isnull=False,
         rollouts_spent__gt=0,
     ).values_list("comparison__difference", "rollouts_spent")
-    return [TrainingRung(gain, float(cost)) for gain, cost in rungs.order_by("id")]
+    return [
+        TrainingRung(gain, float(cost)) for gain, cost in rungs.order_by("id") if gain is not None
+    ]
 
 
 def is_trainable(climb: Climb) -> bool:

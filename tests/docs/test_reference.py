@@ -19,6 +19,7 @@ from orchestrator.climbs.settings import ClimbSettings
 from orchestrator.environments.errors import Cause
 from orchestrator.environments.session import EpisodeSettings
 from orchestrator.runs.queries import Tally
+from orchestrator.searches.settings import SearchSettings
 from rubrics.kinds import KINDS
 from rubrics.types import Criterion
 from tests.docs.pages import ROOT, names, read, rows, section
@@ -87,6 +88,7 @@ def test_every_environment_variable_is_documented() -> None:
     ("heading", "settings"),
     [
         ("Settings of a climb", ClimbSettings),
+        ("Settings of a search", SearchSettings),
         ("Settings of an environment version", EpisodeSettings),
     ],
 )
@@ -103,7 +105,9 @@ def defaults(settings: type[Any], prefix: str = "") -> Iterator[tuple[str, str]]
         else:
             # As a person writes it: no float in the style 1e-4, nothing where there is none.
             text = f"{value:.4f}".rstrip("0") if value == 1e-4 else str(value)
-            yield f"{prefix}{item.name}", "" if value in (None, {}) else text
+            if isinstance(value, tuple):
+                text = ", ".join(map(str, value))
+            yield f"{prefix}{item.name}", "" if value in (None, {}, ()) else text
 
 
 def default(item: Field[Any]) -> Any:
