@@ -19,6 +19,8 @@ from orchestrator.events.models import Event
 from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout, RolloutState, Run
 
 LOADED = "skill.loaded"
+MOST = 5_000
+"""Rollouts that are looked at, the newest first: a page is not to wait for more."""
 PASSED = 0.5
 """Score from which a rollout counts as passed, as in `queries.Tally`."""
 
@@ -41,7 +43,7 @@ class PassRate:
 
 @dataclass(frozen=True)
 class Activation:
-    """Of one skill: loaded in n of m rollouts that have ended."""
+    """Of one skill: loaded in n of m rollouts that have ended, `MOST` of them."""
 
     skill: str
     loaded: int
@@ -100,6 +102,7 @@ def _counted(harnesses: Sequence[HarnessVersion], rollouts: QuerySet[Rollout]) -
     if not owners:
         return []
     ended = rollouts.exclude(state__in=(*OPEN_ROLLOUT_STATES, RolloutState.CANCELLED))
+    ended = ended.order_by("-pk")[:MOST]
     by_stream = {
         stream_id: _Ended(harness_id, score)
         for stream_id, harness_id, score in ended.values_list("stream_id", "harness_id", "score")

@@ -102,6 +102,10 @@ def _model_of(
             f"this project; it has {', '.join(sorted(models))}. Add it in Settings, Models, or "
             "leave the field empty to use the run's."
         )
+    remarks.add(
+        "harness.model",
+        f"{version.short} names its model: {harness.model} was asked, not the run's.",
+    )
     return models[harness.model]
 
 

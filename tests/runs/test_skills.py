@@ -228,11 +228,13 @@ def test_a_harness_names_its_model_and_how_it_samples(
     sampling = Sampling(temperature=0.3, max_tokens=77, stop=("\n",), top_p=0.9)
     harness = make_harness(people.project, model="the large one", sampling=sampling)
     version = make_version(people.project, fault_url, tasks=1)
-    _, rollout = one_rollout(people, version, harness, model_url=ours.url)
+    run, rollout = one_rollout(people, version, harness, model_url=ours.url)
     assert (rollout.score, ours.asked) == (1.0, [])
     body = other.asked[0].body
     assert (body["temperature"], body["max_tokens"], body["top_p"]) == (0.3, 77, 0.9)
     assert rollout.cost_usd == rollout.tokens_out > 0
+    told = [each["text"] for each in run.warnings if each["code"] == "harness.model"]
+    assert told == [f"{harness.short} names its model: the large one was asked, not the run's."]
     started = events(rollout.stream_id, "rollout.started")[0].payload
     assert (started["model"], started["weight_version"]) == ("the large one", "large")
 
