@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from optimizer.edits import SKILLS, Edit
@@ -26,6 +26,8 @@ COMPONENT_CHARS = 24_000
 """Of one component's text."""
 EDIT_CHARS = 1_000
 """Of an edit that was rejected or is in already."""
+ADDED_CHARS = 200
+"""Of an edit that a trace ran with."""
 MAX_GRAVES = 30
 NUDGE_CHARS = 2_000
 
@@ -50,6 +52,8 @@ class Reflection:
     nudges: Sequence[str] = ()
     functions: Sequence[Mapping[str, Any]] = ()
     """Tools as the agent was offered them, where it calls functions."""
+    ran_with: Mapping[str, Sequence[Edit]] = field(default_factory=dict)
+    """By source of a trace: edits that its harness had beyond the texts of the question."""
     queries: Sequence[Mapping[str, Any]] = ()
     """Of a skill whose description is tuned: what was asked, and how often the skill was loaded."""
     skill: str = ""
@@ -123,7 +127,7 @@ def _data(asked: Reflection) -> dict[str, Any]:
         catalogue = {skill.name: skill.description for skill in asked.harness.skills}
         return data | {"skill": asked.skill, "catalogue": catalogue, "queries": [*asked.queries]}
     room = asked.room_chars // max(1, len(asked.traces))
-    data["rollouts"] = [shown(trace, room, success=asked.success) for trace in asked.traces]
+    data["rollouts"] = [_trace(asked, trace, room) for trace in asked.traces]
     return data
 
 
@@ -144,6 +148,16 @@ def _components(asked: Reflection) -> dict[str, Any]:
         else:
             found[component] = cut(texts.get(component, ""), COMPONENT_CHARS)
     return found
+
+
+def _trace(asked: Reflection, trace: Trace, room: int) -> dict[str, Any]:
+    told = shown(trace, room, success=asked.success)
+    edits = asked.ran_with.get(trace.source, ())
+    if edits:
+        told["its_harness_had_also"] = [
+            f"{edit.op} {edit.component}: {cut(edit.content, ADDED_CHARS)}" for edit in edits
+        ]
+    return told
 
 
 def _edit(edit: Edit) -> dict[str, str]:

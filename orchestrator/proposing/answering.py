@@ -222,14 +222,14 @@ def _asked(asking: Asking) -> tuple[str, Sifted]:
                 raise
 
 
-def _ask_once(asking: Asking, text: str) -> None:
+def _ask_once(asking: Asking, asked_text: str) -> None:
     """One request; its reply, or what came in its place, becomes an answer of the row.
 
     Raises ModelError for what asking again would not change, BudgetExceeded.
     """
     proposal, terms = asking.proposal, asking.terms
     number = len(proposal.answers)
-    messages = [{"role": "user", "content": text}]
+    messages = [{"role": "user", "content": asked_text}]
     schema = proposal.request["schema"]
     key = str(number)
     asking.set_aside(asking.purse, key, messages, schema, terms.max_tokens)
@@ -250,11 +250,12 @@ def _ask_once(asking: Asking, text: str) -> None:
         told = {"text": "", "problem": storable(why.message), "model": asking.row.name}
         asking.keep(asking.purse, key, None, told)
         return
-    read = read_answer(reply.text, mode_of(proposal))
+    text = storable(reply.text[:KEPT_CHARS])
+    read = read_answer(text, mode_of(proposal))
     problem = "" if read.is_read else read.problems[0]
     if problem and reply.is_cut:
         problem = f"the reply was cut off at {terms.max_tokens:,} tokens"
-    told = {"text": storable(reply.text[:KEPT_CHARS]), "problem": problem, "model": asking.row.name}
+    told = {"text": text, "problem": problem, "model": asking.row.name}
     asking.keep(asking.purse, key, reply, told)
     _remember_schema(asking.row, line)
 

@@ -40,10 +40,12 @@ def success_of(search: Search) -> float:
 def traces_for(
     search: Search, *, mode: Mode, failed: int, passed: int, seed: int, told: Sequence[int] = ()
 ) -> list[Trace]:
-    """The traces of a question. `told`: rollouts that stood in earlier ones; others come first."""
+    """The traces of a question. `told`: rollouts that stood in earlier ones; of those that failed,
+    others come first.
+    """
     success = success_of(search)
     rollouts = _rollouts(search)
-    fresh = [rollout for rollout in rollouts if rollout.pk not in set(told)]
+    old = set(told)
     scores = rewards(rollouts, left_out_of(search))
 
     def bare(rollout: Rollout) -> Trace:
@@ -55,8 +57,10 @@ def traces_for(
             source=source_of(rollout),
         )
 
-    has_failures = any(bare(rollout).has_failed(success) for rollout in fresh)
-    pool = {source_of(r): r for r in (fresh if has_failures else rollouts)}
+    failures = {r.pk for r in rollouts if bare(r).has_failed(success)}
+    if failures - old:
+        rollouts = [r for r in rollouts if r.pk not in failures & old]
+    pool = {source_of(r): r for r in rollouts}
     light = [bare(rollout) for rollout in pool.values()]
     if mode is Mode.TOOLS:  # the calls stand in the logs alone
         read = sorted(light, key=lambda trace: trace.score or 0.0)[:MAX_READ]
@@ -98,6 +102,18 @@ def rollouts_by_id(search: Search, ids: Sequence[int]) -> list[Rollout]:
 
 def source_of(rollout: Rollout) -> str:
     return f"rollout {rollout.pk}"
+
+
+def ran_with(search: Search, rollouts: Sequence[Rollout]) -> dict[str, list[Edit]]:
+    """By source of a trace: the edits of its harness, where that is not the seed."""
+    edits = {row.sha256: Edit.from_json(row.data) for row in search.edits.all()}
+    sets = dict(search.candidates.exclude(edits=[]).values_list("harness_id", "edits"))
+    found = {}
+    for rollout in rollouts:
+        known = [edits[sha] for sha in sets.get(rollout.harness_id, ()) if sha in edits]
+        if known:
+            found[source_of(rollout)] = known
+    return found
 
 
 def left_out_of(search: Search) -> dict[str, str]:

@@ -95,7 +95,8 @@ def prepare(proposal: Proposal, *, fence: Fence) -> None:
         told=_told_before(proposal),
     )
     ids = [int(trace.source.split()[-1]) for trace in traces]
-    functions = evidence.functions_of(evidence.rollouts_by_id(search, ids))
+    rollouts = evidence.rollouts_by_id(search, ids)
+    functions = evidence.functions_of(rollouts)
     components = _editable(given, has_tools=bool(functions))
     nudges = list(
         search.nudges.filter(Q(proposal=None) | Q(proposal__round=proposal.round)).order_by("id")
@@ -111,6 +112,7 @@ def prepare(proposal: Proposal, *, fence: Fence) -> None:
         graves=evidence.graves_of(search),
         nudges=[nudge.text for nudge in nudges],
         functions=functions,
+        ran_with=evidence.ran_with(search, rollouts),
         success=evidence.success_of(search),
         room_chars=given.terms.room_chars,
     )

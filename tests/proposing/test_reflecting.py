@@ -13,8 +13,12 @@ from optimizer.edits import Edit, Op
 from optimizer.engines.contract import Candidate
 from optimizer.harness import INSTRUCTIONS, Harness
 from optimizer.models import Budget, Nudge, Proposal, Tombstone
+from optimizer.models import Candidate as CandidateRow
+from optimizer.models import Edit as EditRow
+from optimizer.store import store_harness
 from orchestrator.proposing import services
 from orchestrator.proposing.signals import proposal_answered
+from orchestrator.runs.models import Rollout
 from tests.base import People
 from tests.doubles.model_server import Asked, Raw, Reply, ScriptedModel, refusal
 from tests.proposing.build import (
@@ -96,8 +100,33 @@ def test_later_questions_show_rollouts_that_were_not_told_yet(people: People) ->
         first = answered(search)
         fresh = make_rollout(search, "train-2", score=0.0)
         second = answered(search, round=1)
-    assert second.request["rollouts"] == [fresh.pk]
     assert fresh.pk not in first.request["rollouts"]
+    assert second.request["rollouts"][0] == fresh.pk
+    again = set(first.request["rollouts"]) & set(second.request["rollouts"])
+    scores = Rollout.objects.filter(pk__in=again).values_list("score", flat=True)
+    assert set(scores) == {1.0}  # what passed is shown beside it
+
+
+def test_a_trace_says_which_edits_its_harness_had(people: People) -> None:
+    with ScriptedModel(lambda asked: said()) as model:
+        search = make_search(people.project, model)
+        edit = Edit(Op.APPEND, INSTRUCTIONS, content="Mind the header line.")
+        EditRow.objects.create(
+            search=search,
+            position=0,
+            sha256=edit.sha256,
+            operator="x",
+            component=edit.component,
+            data=edit.to_json(),
+        )
+        harness = store_harness(
+            project_id=people.project.pk, harness=Harness(instructions="Other.\n")
+        )
+        CandidateRow.objects.create(search=search, harness=harness, edits=[edit.sha256])
+        rollout = make_rollout(search, "train-0", score=0.0)
+        Rollout.objects.filter(pk=rollout.pk).update(harness=harness)
+        proposal = answered(search)
+    assert '"append instructions.md: Mind the header line."' in proposal.prompt
 
 
 def test_edits_that_may_not_be_tried_are_kept_with_their_reasons(people: People) -> None:
