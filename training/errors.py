@@ -33,3 +33,7 @@ class JobFolderBusy(TrainingError, RuntimeError):
 
 class DeadlineExceeded(TrainingError, TimeoutError):
     """Something the trainer waited for did not arrive in time; names what and how long."""
+
+
+class SamplerError(TrainingError, ConnectionError):
+    """A sampler on another server failed or does not serve the weights that were asked for."""

@@ -182,6 +182,8 @@ class HeadGradient:
             grad_NH.index_add_(0, flat_M[piece], narrow_CV @ self._weight_VH)
             if self._parameter.requires_grad:
                 self._sum().addmm_(p_CV.T, leaf_CH.to(p_CV.dtype))
+            # Else they would live on beside the next chunk's.
+            del table_CV, p_CV, narrow_CV
 
     def finish(self) -> None:
         """Adds the collected gradient of the weight to its `.grad`."""
