@@ -32,7 +32,8 @@ def expected_rollouts(climb: Climb, kind: str) -> int:
         race = search.race_candidates * search.race_tasks
         return search.evidence_tasks + screen + race + 2 * EXPECTED_CERTIFY_PAIRS + tests
     train = settings.train
-    return train.steps * train.groups * train.samples + tests
+    held_out = len(train.evaluated_steps()) * train.evaluate_rollouts
+    return train.steps * train.groups * train.samples + held_out + tests
 
 
 def note_progress(*, climb_run: ClimbRun, done: int, planned: int) -> None:
