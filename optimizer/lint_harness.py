@@ -11,6 +11,7 @@ from optimizer import evals
 from optimizer.edits import body_text
 from optimizer.findings import Finding, Severity
 from optimizer.harness import ACTIONS, INSTRUCTIONS, SKILL_FILE, Harness, Pick
+from optimizer.lineage import descriptions_of
 from optimizer.lint import (
     MAX_PROMPT_TOKENS,
     MAX_TOKENS,
@@ -40,7 +41,7 @@ def lint_harness(
         *_sizes(harness),
         *_demonstrations(harness),
     ]
-    return sorted(found, key=lambda finding: (finding.component, finding.code))
+    return sorted(dict.fromkeys(found), key=lambda item: (item.component, item.code))
 
 
 def _texts(harness: Harness, has_person: bool) -> Iterator[Finding]:
@@ -48,8 +49,7 @@ def _texts(harness: Harness, has_person: bool) -> Iterator[Finding]:
         text = body_text(harness, component)
         if text is None:
             continue
-        for code, message in faults(text, has_person=has_person):
-            yield _warning(component, code, message)
+        yield from _faults(component, text, has_person)
         seen: set[str] = set()
         for block in paragraphs(text):
             if plain(block) in seen:
@@ -58,8 +58,18 @@ def _texts(harness: Harness, has_person: bool) -> Iterator[Finding]:
         if has_unclosed_part(text):
             message = "a protected part has no end: all that follows it is protected"
             yield _warning(component, "protected_part", message)
+    for skill in harness.skills:
+        component = f"skills/{skill.name}/SKILL.md"
+        yield from _faults(component, skill.description, has_person)
+    for description in descriptions_of(harness).values():
+        yield from _faults(TOOLS, description, has_person)
     if (n := harness.instructions.count(ACTIONS)) > 1:
         yield _warning(INSTRUCTIONS, "placeholder", f"{ACTIONS} stands there {n} times")
+
+
+def _faults(component: str, text: str, has_person: bool) -> Iterator[Finding]:
+    for code, message in faults(text, has_person=has_person):
+        yield _error(component, code, message)
 
 
 def _skills(harness: Harness) -> Iterator[Finding]:
@@ -77,7 +87,7 @@ def _skills(harness: Harness) -> Iterator[Finding]:
             yield _warning(path, "reference", message)
     for problem in evals.problems(harness):
         path, _, message = problem.partition(": ")
-        yield Finding("evals", Severity.ERROR, message, path.split(" ")[0].split(",")[0])
+        yield _error(path.split(" ")[0].split(",")[0], "evals", message)
     for problem in evals.advice(harness):
         path, _, message = problem.partition(": ")
         yield _warning(path, "evals", message)
@@ -113,6 +123,10 @@ def _demonstrations(harness: Harness) -> Iterator[Finding]:
         yield _warning(
             "harness.yaml", "demonstrations", "picks the nearest demonstrations; there are none"
         )
+
+
+def _error(component: str, code: str, message: str) -> Finding:
+    return Finding(code, Severity.ERROR, message, component)
 
 
 def _warning(component: str, code: str, message: str) -> Finding:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.canonical import unix_lines
+from optimizer.canonical import unix_lines, unstorable
 from optimizer.errors import HarnessInvalid
 from optimizer.harness import (
     Demonstration,
@@ -25,7 +25,7 @@ from optimizer.harness import (
 from optimizer.skills import Skill
 from tests.optimizer.build import SKILL, demonstration, harness
 
-texts = st.text(st.characters(exclude_characters="\x00", exclude_categories=("Cs",)), max_size=30)
+texts = st.text(max_size=30).filter(lambda text: not unstorable(text))
 messages = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant"]), "content": texts})
 demonstrations = st.builds(
     Demonstration,

@@ -230,6 +230,18 @@ def test_a_harness_is_looked_at_as_a_whole() -> None:
     assert errors == ["evals", "evals"]
 
 
+def test_every_text_that_a_model_reads_is_looked_at() -> None:
+    subject = harness(
+        skills=(Skill("a", "Use it, then ask the user.", "The grader likes it.\n"),),
+        tools=({"name": "bash", "description": "Ask for permission first."},),
+    )
+    assert [(finding.component, finding.code) for finding in lint_harness(subject)] == [
+        ("skills/a/SKILL.md", "asks"),
+        ("skills/a/SKILL.md", "grader"),
+        ("tools.json", "asks"),
+    ]
+
+
 def test_few_triggers_are_a_warning() -> None:
     queries = [{"query": f"q{i}", "should_trigger": i > 0} for i in range(4)]
     path = "skills/count-lines/evals/triggers.json"
