@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from optimizer.operators import OFFLINE, Operator
 from orchestrator.environments.conformance.catalogue import CATALOGUE
 from orchestrator.environments.conformance.running import grade
 from orchestrator.environments.conformance.subject import Exercise, Subject
@@ -90,8 +91,15 @@ def test_the_python_criterion_of_the_page_grades() -> None:
 
 def test_an_edit_operator_proposes_edits_that_apply() -> None:
     blocks = python_blocks("docs/how-to/add-an-edit-operator.md")
-    operator = run(blocks["optimizer/operators/room.py"])["room_for_actions"]
-    run(blocks["try it"], room_for_actions=operator)
+    made = run(blocks["optimizer/operators/room.py"])
+    names = {name: made[name] for name in ("room_for_actions", "propose")}
+    listed = run(blocks["list it"], Operator=Operator, **names)
+    run(blocks["try it"], OPERATOR=listed["OPERATOR"], **names)
+
+
+def test_the_page_lists_every_operator() -> None:
+    text = (ROOT / "docs/how-to/add-an-edit-operator.md").read_text(encoding="utf-8")
+    assert [name for name in OFFLINE if f"| `{name}` |" not in text] == []
 
 
 def test_a_training_backend_trains_as_the_local_one(tmp_path: Path) -> None:
