@@ -118,17 +118,15 @@ class Room:
 
         _wait(has_ended, limit_s, f"{search}")
         wall_s = time.monotonic() - began
-        spent = Rollout.everything.filter(run__search_run__search=search)
-        tokens = spent.aggregate(tokens_in=Sum("tokens_in"), tokens_out=Sum("tokens_out"))
-        claims = self._claims(search, name)
+        rollouts, tokens = spent(search)
         return Ended(
             engine=name,
             search=search.pk,
-            rollouts=spent.count(),
-            tokens=(tokens["tokens_in"] or 0) + (tokens["tokens_out"] or 0),
+            rollouts=rollouts,
+            tokens=tokens,
             wall_s=wall_s,
             state=f"{search.state}{': ' + search.error if search.error else ''}",
-            **claims,
+            **self._claims(search, name),
         )
 
     def _claims(self, search: Search, name: str) -> dict[str, Any]:
@@ -183,6 +181,13 @@ class Room:
                 scores[side].append(score)
         means = {side: fmean(own) if own else None for side, own in scores.items()}
         return Sealed(self.seed_harness.pk, means)
+
+
+def spent(search: Search) -> tuple[int, int]:
+    """Rollouts of all phases, repeats included, and tokens in and out."""
+    own = Rollout.everything.filter(run__search_run__search=search)
+    tokens = own.aggregate(read=Sum("tokens_in"), written=Sum("tokens_out"))
+    return own.count(), (tokens["read"] or 0) + (tokens["written"] or 0)
 
 
 def _certified_score(search: Search) -> float | None:

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks import optimizer_llm
-from benchmarks.optimizer_llm_room import Room, Sealed
-from optimizer.models import Search
+from benchmarks.optimizer_llm_room import Room, Sealed, spent
+from optimizer.models import Search, SearchRun
 from orchestrator.environments.models import Split
+from orchestrator.events.services import create_stream
+from orchestrator.runs.models import Purpose
+from orchestrator.runs.services import PlannedRollout, RunSpec, create_run
 
 
 def test_sealed_scores_are_compared_with_the_seed_harness() -> None:
@@ -52,3 +55,27 @@ def test_a_search_that_found_nothing_claims_nothing_and_keeps_the_seed() -> None
     assert claims["harness"] == room.seed_harness.pk
     assert claims["claimed_gain"] == 0.0
     assert not claims["claims_improved"]
+
+
+@pytest.mark.django_db
+def test_all_rollouts_of_a_search_are_counted() -> None:
+    room = Room.made(train=4, select=4, test=2)
+    stream = create_stream(project=room.project, kind="search")
+    search = Search.objects.create(
+        project=room.project, stream=stream, name="x", seed=1, seed_harness=room.seed_harness
+    )
+    assert spent(search) == (0, 0)
+    spec = RunSpec(
+        project=room.project,
+        purpose=Purpose.OPTIMISE,
+        label="x",
+        environment_version=room.version,
+        rubric_version=room.rubric,
+        model=room.model,
+        seed=1,
+    )
+    plan = [PlannedRollout(room.seed_harness.pk, task) for task in room.version.tasks.all()[:3]]
+    run = create_run(spec=spec, plan=plan)
+    SearchRun.objects.create(search=search, run=run, phase="screen")
+    run.rollouts.update(tokens_in=10, tokens_out=1)
+    assert spent(search) == (3, 33)
