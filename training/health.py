@@ -132,7 +132,7 @@ def _gradient(values: Sequence[float], steps: Steps) -> Judged:
     if skipped and steps and steps[-1].get("is_skipped"):
         return Judged(Mark.RED, f"not finite in step {skipped[-1]}, which was skipped")
     if skipped:
-        return Judged(Mark.AMBER, f"{len(skipped)} steps were skipped, last step {skipped[-1]}")
+        return Judged(Mark.AMBER, f"skipped {len(skipped)}, the last one step {skipped[-1]}")
     if not values:
         return Judged(Mark.GREY, "not measured")
     usual = sorted(values)[len(values) // 2]

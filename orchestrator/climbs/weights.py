@@ -141,9 +141,6 @@ class ClimbOrigin:
     def tell(self, events: Sequence[NewEvent], fence: Fence | None) -> None:
         append(stream_id=self._climb.stream_id, items=events, fence=fence)
 
-    def is_waiting(self) -> bool:
-        return Climb.objects.filter(pk=self._climb.pk, state=ClimbState.PAUSED).exists()
-
     def pause(self, reason: str, fence: Fence | None) -> None:
         """As a person would: work in hand ends first, and a person lets it go on."""
         paused = Climb.objects.filter(
@@ -169,4 +166,8 @@ class ClimbOrigin:
         queue_advance(climb_id=self._climb.pk, after=f"training-{job.pk}")
 
 
-register(NAME, ClimbOrigin)
+def _is_waiting(job_id: int) -> bool:
+    return Climb.objects.filter(training_job_id=job_id, state=ClimbState.PAUSED).exists()
+
+
+register(NAME, ClimbOrigin, is_waiting=_is_waiting)

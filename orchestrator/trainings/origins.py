@@ -67,9 +67,6 @@ class Origin(Protocol):
     def tell(self, events: Sequence[NewEvent], fence: Fence | None) -> None:
         """News of the job, beside its own stream. Needs a transaction."""
 
-    def is_waiting(self) -> bool:
-        """Whether it must not go on now."""
-
     def pause(self, reason: str, fence: Fence | None) -> None:
         """Needs a transaction."""
 
@@ -78,10 +75,23 @@ class Origin(Protocol):
 
 
 _makers: dict[str, Callable[[TrainingJob], Origin]] = {}
+_waits: dict[str, Callable[[int], bool]] = {}
 
 
-def register(name: str, make: Callable[[TrainingJob], Origin]) -> None:
+def register(
+    name: str,
+    make: Callable[[TrainingJob], Origin],
+    *,
+    is_waiting: Callable[[int], bool] = lambda _: False,
+) -> None:
+    """`is_waiting` says by a job's id whether what asked for it must not go on now."""
     _makers[name] = make
+    _waits[name] = is_waiting
+
+
+def is_waiting(job: TrainingJob) -> bool:
+    """Whether what asked for the job is paused. At most one query."""
+    return _waits[job.origin](job.pk)
 
 
 def origin_of(job: TrainingJob) -> Origin:

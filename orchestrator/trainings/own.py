@@ -104,9 +104,6 @@ class OwnOrigin:
     def tell(self, events: Sequence[NewEvent], fence: Fence | None) -> None:
         """Its own stream is all that there is."""
 
-    def is_waiting(self) -> bool:
-        return False  # its own pause is the job's
-
     def pause(self, reason: str, fence: Fence | None) -> None:
         TrainingJob.objects.filter(pk=self._job.pk).exclude(state__in=ENDED_TRAINING_STATES).update(
             pause_reason=reason

@@ -152,21 +152,22 @@ class CheckpointRow:
 
 
 def checkpoints_of(job: TrainingJob) -> list[CheckpointRow]:
+    """Those that are kept, were evaluated or were promoted; newest first."""
     measured = {
         each.step: each for each in job.runs.all() if each.kind == TrainingRunKind.EVALUATION
     }
     rows = []
     for checkpoint in job.checkpoints.select_related("promoted_as").order_by("-step"):
         found = measured.get(checkpoint.step)
-        rows.append(
-            CheckpointRow(
-                checkpoint=checkpoint,
-                held_out=None if found is None else found.mean,
-                n_scored=0 if found is None else found.n_scored,
-                is_chosen=checkpoint.step == job.chosen_step,
-                is_kept=adapter_folder(checkpoint).is_dir(),
-            )
+        row = CheckpointRow(
+            checkpoint=checkpoint,
+            held_out=None if found is None else found.mean,
+            n_scored=0 if found is None else found.n_scored,
+            is_chosen=checkpoint.step == job.chosen_step,
+            is_kept=adapter_folder(checkpoint).is_dir(),
         )
+        if row.is_kept or found is not None or checkpoint.promoted_as or row.is_chosen:
+            rows.append(row)
     return rows
 
 

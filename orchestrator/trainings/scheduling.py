@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from orchestrator.jobs import services as jobs
 from orchestrator.trainings.devices import devices
-from orchestrator.trainings.origins import origin_of
+from orchestrator.trainings.origins import is_waiting
 from training.models import TrainingJob, TrainingQuota, TrainingState
 from training.scheduling import Plan, Quota, Running, Waiting, plan
 
@@ -50,7 +50,7 @@ def schedule() -> list[TrainingJob]:
 def current_plan() -> Plan:
     """What would happen now, and why the rest waits."""
     open_jobs = list(TrainingJob.objects.filter(state__in=HELD).order_by("id"))
-    waiting = [job for job in open_jobs if not job.device]
+    waiting = [job for job in open_jobs if not job.device and job.state == TrainingState.QUEUED]
     paused = {job.pk for job in waiting if is_paused(job)}
     found = plan(
         devices=devices(),
@@ -65,12 +65,7 @@ def current_plan() -> Plan:
 
 def is_paused(job: TrainingJob) -> bool:
     """Whether a person has to let it go on first."""
-    if job.pause_reason:
-        return True
-    try:
-        return origin_of(job).is_waiting()
-    except LookupError:
-        return True
+    return bool(job.pause_reason) or is_waiting(job)
 
 
 def used_s() -> dict[int, float]:

@@ -274,7 +274,7 @@ def line_chart(
         first_label=str(first),
         last_label=str(last_step),
         last=dots[-1] if dots else None,
-        last_value=f"{finite[-1]:.2f}".replace("-", MINUS) if finite else "",
+        last_value=_plain(finite[-1]) if finite else "",
     )
 
 
@@ -295,7 +295,15 @@ def _round_up(value: float) -> float:
     )
 
 
+def _plain(value: float) -> str:
+    """Two decimals, or two digits where those would say 0.0 of something that is not."""
+    text = f"{value:.2f}" if value == 0 or abs(value) >= 0.095 else f"{value:.2g}"
+    return text.replace("-", MINUS)
+
+
 def _tick(value: float) -> str:
+    if 0 < abs(value) < 0.095:
+        return f"{value:.2g}".replace("-", MINUS)
     return f"{value:.2f}".rstrip("0").rstrip(".").replace("-", MINUS) or "0"
 
 

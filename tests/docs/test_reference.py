@@ -25,6 +25,7 @@ from rubrics.types import Criterion
 from tests.docs.pages import ROOT, names, read, rows, section
 from tests.training.builders import make_step
 from training.backends.base import OptimStats, PassStats
+from training.behaviour import behaviour_metrics
 from training.losses import build_streams
 from training.metrics import step_metrics
 from training.types import ObjectiveSpec
@@ -198,6 +199,7 @@ STREAMS = (
     "Tryout",
     "Climb",
     "Search",
+    "Training",
 )
 """A kind that several of them have is documented with the fields of all."""
 
@@ -261,7 +263,8 @@ def test_every_training_metric_is_documented() -> None:
         passes=PassStats(1.0, 1.0, 1.0, (0.1,), (1.0,), 1.0, 1, 10, 10, 1, 1.0),
         optim=OptimStats(1.0, False, 0),
     )
-    assert names(section(EVENTS, "Training job")) == {*metrics, "rss_mb"}
+    measured = {*metrics, *behaviour_metrics(sample), "rss_mb", "staleness_max"}
+    assert names(section(EVENTS, "Training job")) == measured
 
 
 def test_every_kind_of_the_trainers_log_is_documented() -> None:

@@ -47,7 +47,7 @@ def fill_runs(project: Project) -> None:
         ("climbs", make_climb, 3),
         ("environments", make_environment, 6),
         ("rubrics", make_rubric, 3),
-        ("training", make_training_job, 1),
+        ("training", make_training_job, 9),
         ("overview", make_climb, 8),
     ],
 )

@@ -113,7 +113,7 @@ def test_the_board_marks_each_chart_and_draws_a_skipped_step_as_a_gap(
 ) -> None:
     page = text_of(client_of(people), url("training_job", people, job.pk))
     assert "Needs a look" in page or "Mostly healthy, but" in page
-    assert "1 steps were skipped, last step 5" in page
+    assert "Skipped 1, the last one step 5" in page
     assert page.count('class="gapmark"') == 1
     assert "1 step without a finite value" in page
     for chart in BOARD[:3]:
