@@ -26,6 +26,12 @@ _MEASURED = (
 )
 
 
+_SUPPORT = (
+    "Name in `tasks` every task whose rollouts call for it. With less than two behind it an edit "
+    "may not be tried."
+)
+
+
 def task(mode: Mode, max_edits: int, *, rewrite: bool) -> str:
     many = f"at most {max_edits}"
     if mode is Mode.SKILL:
@@ -87,15 +93,14 @@ _SKILL_FILE = (
 def rules(mode: Mode, components: Sequence[str], *, rewrite: bool) -> str:
     """Which parts may be changed, and how; the plain mode alone leaves a choice."""
     if mode is not Mode.EDITS:
-        return f"You may change: {', '.join(components) or 'nothing'}."
+        said = f"You may change: {', '.join(components) or 'nothing'}."
+        return said if mode is Mode.TRIGGERS else f"{said} {_SUPPORT}"
     lines = [f"- {name}: {_COMPONENTS.get(name, _SKILL_FILE)}." for name in components]
     if rewrite:
         lines.append("- Any text component: set without an anchor, with its whole new text.")
     lines.append(
         "- An edit in `rejected_edits` was measured, or could not be used. It comes back only with "
-        "more tasks behind it than it had then.\n"
-        "- Name in `tasks` every task whose rollouts call for the edit. With less than two behind "
-        "it an edit may not be tried."
+        f"more tasks behind it than it had then.\n- {_SUPPORT}"
     )
     return "You may change these components, with these operations:\n" + "\n".join(lines)
 

@@ -134,6 +134,7 @@ def _data(asked: Reflection) -> dict[str, Any]:
 def _components(asked: Reflection) -> dict[str, Any]:
     """The texts that may be changed, and the skills by name where one may be added."""
     texts = asked.harness.components()
+    skills = {f"skills/{skill.name}/SKILL.md": skill for skill in asked.harness.skills}
     found: dict[str, Any] = {}
     for component in asked.components:
         if component == SKILLS:
@@ -141,6 +142,11 @@ def _components(asked: Reflection) -> dict[str, Any]:
                 {"name": skill.name, "description": skill.description}
                 for skill in asked.harness.skills
             ]
+        elif component in skills:
+            # In the parts that edits address.
+            skill = skills[component]
+            body = cut(skill.body, COMPONENT_CHARS)
+            found[component] = {"description": skill.description, "body": body}
         elif component == TOOLS:
             found[TOOLS] = [dict(tool) for tool in asked.harness.tools]
         elif component == DEMONSTRATIONS:

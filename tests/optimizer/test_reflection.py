@@ -131,6 +131,14 @@ def test_each_mode_names_the_form_that_it_reads(mode: Mode) -> None:
     assert empty.is_read
 
 
+def test_a_skill_is_shown_in_the_parts_that_edits_address() -> None:
+    data = data_in(question(asked(harness=harness(skills=(SKILL,))), secret=SECRET))
+    assert data["components"]["skills/count-lines/SKILL.md"] == {
+        "description": SKILL.description,
+        "body": SKILL.body,
+    }
+
+
 def test_a_rewrite_is_asked_for_only_where_it_is_wanted() -> None:
     assert "as a whole" in question(asked(rewrite=True), secret=SECRET)
     assert "as a whole" not in question(asked(), secret=SECRET)
