@@ -24,23 +24,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from statistics import NormalDist
 
 from optimizer.edits import Edit
 from optimizer.engines.contract import (
     SEED,
     Ask,
-    Buried,
     Candidate,
     Doing,
-    Estimate,
     Found,
     Phase,
     Request,
     Row,
     SearchTask,
     Server,
-    Tried,
 )
 from optimizer.engines.factorial.planning import (
     Observation,
@@ -51,6 +47,7 @@ from optimizer.engines.factorial.planning import (
     with_leaders,
 )
 from optimizer.engines.factorial.pool import NOISE_VARIANCE, Bundle, Pool
+from optimizer.engines.factorial.report import burial, estimated, tried
 from optimizer.errors import SearchInvalid
 from optimizer.gaussian import Posterior
 from optimizer.seeds import derive
@@ -123,6 +120,8 @@ class _Screening:
     observations: list[Observation] = field(default_factory=list)
     replicates: Counter[tuple[str, str]] = field(default_factory=Counter)
     tried: list[Bundle] = field(default_factory=list)
+    raced: dict[Bundle, float] = field(default_factory=dict)
+    """What prediction and race together say of a bundle."""
     rounds: int = 0
     spent: int = 0
 
@@ -247,14 +246,13 @@ class _Screening:
                 whose, requests, len(requests), f"racing {len(runners)} bundles on {per_arm} tasks"
             )
         by_key = {row.key: row.score for row in self.rows}
-        self.arms: dict[Bundle, tuple[int, float | None, float]] = {}
         for bundle in runners:
             scores = [s for r in lanes[bundle] if (s := by_key.get(r.key)) is not None]
-            self.arms[bundle] = _arm(*predicted[bundle], scores)
+            self.raced[bundle] = _settled(*predicted[bundle], scores)
         base = fitted(self._pool(), tuple(self.observations)).sum_of((0,))[0]
         ranked = sorted(
-            (b for b in runners if self.arms[b][2] > base),
-            key=lambda b: (-self.arms[b][2], len(b), b),
+            (b for b in runners if self.raced[b] > base),
+            key=lambda b: (-self.raced[b], len(b), b),
         )
         return [self._candidate(b) for b in ranked]
 
@@ -318,61 +316,24 @@ class _Screening:
     ) -> Found:
         pool = self._pool()
         known = fitted(pool, tuple(self.observations))
-        estimates = self._estimates(pool, known)
+        estimates = estimated(pool, known, self.observations)
+        bundles = [*self.tried, *self.raced]
         winner = {edit.sha256 for edit in ranked[0].edits} if ranked else set()
         return Found(
             ranked=ranked,
             reason=reason,
             estimates=tuple(estimates),
-            tried=tuple(self._tried(pool, known)),
-            buried=tuple(_burial(e) for e in estimates if e.edit.sha256 not in winner),
+            tried=tuple(tried(pool, known, self.observations, bundles, self.raced)),
+            buried=tuple(burial(e) for e in estimates if e.edit.sha256 not in winner),
             is_measured=is_measured,
         )
 
-    def _estimates(self, pool: Pool, known: Posterior) -> list[Estimate]:
-        found = []
-        for i, edit in enumerate(pool.edits):
-            mean, sd = known.sum_of(pool.effect_columns(i))
-            n_with = sum(i in seen.bundle for seen in self.observations)
-            found.append(
-                Estimate(
-                    edit,
-                    mean,
-                    sd,
-                    NormalDist().cdf(mean / sd),
-                    n_with,
-                    len(self.observations) - n_with,
-                )
-            )
-        return found
 
-    def _tried(self, pool: Pool, known: Posterior) -> Iterator[Tried]:
-        arms = getattr(self, "arms", {})
-        scores: dict[Bundle, list[float]] = {}
-        for seen in self.observations:
-            scores.setdefault(seen.bundle, []).append(seen.score)
-        for bundle in [(), *(b for b in [*self.tried, *arms] if b)]:
-            values = scores.get(bundle, [])
-            n, mean = len(values), math.fsum(values) / len(values) if values else None
-            estimate = known.sum_of(pool.columns(bundle))[0]
-            if bundle in arms:
-                estimate = arms[bundle][2]
-            yield Tried(
-                self._candidate(bundle),
-                parent=SEED.key if bundle else "",
-                relation="mutate" if bundle else "",
-                n=n,
-                mean=mean,
-                estimate=estimate,
-            )
-
-
-def _arm(mean: float, sd: float, scores: Sequence[float]) -> tuple[int, float | None, float]:
-    """Number of scores, their mean, and prediction and race together."""
+def _settled(mean: float, sd: float, scores: Sequence[float]) -> float:
+    """The mean score by prediction and race together."""
     trust = 1.0 / (sd**2 + MODEL_ERROR_VARIANCE)
     total = math.fsum(scores) / NOISE_VARIANCE
-    estimate = (mean * trust + total) / (trust + len(scores) / NOISE_VARIANCE)
-    return len(scores), (math.fsum(scores) / len(scores) if scores else None), estimate
+    return (mean * trust + total) / (trust + len(scores) / NOISE_VARIANCE)
 
 
 def _without_weakest(pool: Pool, known: Posterior, bundle: Bundle) -> Bundle | None:
@@ -387,23 +348,3 @@ def _without_weakest(pool: Pool, known: Posterior, bundle: Bundle) -> Bundle | N
 def _is_copy(edit: Edit) -> bool:
     """It shows a task's answer; a lesson from a task does not."""
     return edit.is_demonstration
-
-
-def _burial(estimate: Estimate) -> Buried:
-    if estimate.high < 0:
-        reason = "makes it worse"
-    elif estimate.mean <= 0:
-        reason = "does not help"
-    else:
-        reason = "not sure enough to be kept"
-    return Buried(
-        estimate.edit,
-        reason,
-        {
-            "mean": estimate.mean,
-            "low": estimate.low,
-            "high": estimate.high,
-            "n_with": float(estimate.n_with),
-            "n_without": float(estimate.n_without),
-        },
-    )
