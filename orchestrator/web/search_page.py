@@ -59,6 +59,8 @@ def headline(search: Search, comparisons: Sequence[Comparison]) -> str:
         return "Cancelled: what was measured stays"
     if certificate is not None and certificate.verdict == "not_improved":
         return "Not better than the seed"
+    if search.state == SearchState.AWAITING_APPROVAL:
+        return "Nothing certified; the best guess waits for your word"
     return "Nothing certified: the seed stays"
 
 
@@ -116,6 +118,7 @@ SHARES = {
     "search": "search",
     "certify": "certification",
     "test": "sealed test",
+    "models": "choice of model",
     "retry": "repeats",
 }
 

@@ -6,7 +6,7 @@ left out of tree and plot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from optimizer.models import Candidate, Comparison, Edit, HarnessVersion
@@ -16,7 +16,8 @@ from orchestrator.web.search_page import certificate_of
 
 FEW = 5
 """Rollouts below which the mean of a candidate says nothing by itself."""
-TREE_LIMIT = 60
+TREE_SHOWN, TREE_LIMIT = 20, 80
+"""Candidates at once, and with the fold opened."""
 DEEPEST = 8
 """Levels that are indented; deeper ones stand below the last."""
 
@@ -44,6 +45,8 @@ class TreeRow:
 @dataclass(frozen=True)
 class Tree:
     rows: Sequence[TreeRow]
+    rest: Sequence[TreeRow]
+    """Folded."""
     mixtures: int
     """Mixtures of edits with too few rollouts to be ranked, not shown."""
     more: int
@@ -57,19 +60,23 @@ def candidate_tree(
     diff_url: Callable[[HarnessVersion], str],
 ) -> Tree:
     """Parents before their children, the better child first."""
-    shown = {c.pk: c for c in candidates if is_ranked(c)}
+    shown = {c.pk: c for c in candidates if is_ranked(c, winner)}
     names = {edit.sha256: few_words(edit.data) for edit in edits}
     children: dict[int | None, list[Candidate]] = {}
-    for candidate in shown.values():
-        parent = candidate.parent_id if candidate.parent_id in shown else None
-        children.setdefault(parent, []).append(candidate)
-    rows: list[TreeRow] = []
     by_pk = {c.pk: c for c in candidates}
+    parents = {c.pk: by_pk.get(c.parent_id or 0) or _nearest(c, shown) for c in shown.values()}
+    for candidate in shown.values():
+        parent = parents[candidate.pk]
+        children.setdefault(parent.pk if parent and parent.pk in shown else None, []).append(
+            candidate
+        )
+    rows: list[TreeRow] = []
+    way = _way_to(winner, parents)
     # Roots last in, first out; a cycle cannot be reached from a root and shows nothing.
-    waiting = [(c, 0) for c in _best_first(children.get(None, ()))[::-1]]
+    waiting = [(c, 0) for c in _best_first(children.get(None, ()), way)[::-1]]
     while waiting:
         candidate, depth = waiting.pop()
-        origin = by_pk.get(candidate.parent_id or 0)
+        origin = parents[candidate.pk]
         before = set(origin.edits) if origin else set()
         new = [names.get(sha, sha[:8]) for sha in candidate.edits if sha not in before]
         change = None
@@ -88,29 +95,63 @@ def candidate_tree(
                 diff_url=diff_url(candidate.harness) if candidate.edits else "",
             )
         )
-        waiting += [(c, depth + 1) for c in _best_first(children.get(candidate.pk, ()))[::-1]]
-    return Tree(rows[:TREE_LIMIT], len(candidates) - len(shown), max(0, len(rows) - TREE_LIMIT))
+        waiting += [(c, depth + 1) for c in _best_first(children.get(candidate.pk, ()), way)[::-1]]
+    return Tree(
+        rows[:TREE_SHOWN],
+        rows[TREE_SHOWN:TREE_LIMIT],
+        len(candidates) - len(shown),
+        max(0, len(rows) - TREE_LIMIT),
+    )
 
 
-def is_ranked(candidate: Candidate) -> bool:
+def _nearest(candidate: Candidate, shown: Mapping[int, Candidate]) -> Candidate | None:
+    """Where nobody says what it came from: the one that has most of its edits and no other."""
+    own = set(candidate.edits)
+    below = [c for c in shown.values() if own > set(c.edits)]
+    return max(below, key=lambda c: (len(c.edits), -c.pk), default=None)
+
+
+def is_ranked(candidate: Candidate, winner: Candidate | None = None) -> bool:
     return (
         not candidate.edits
+        or candidate == winner
         or candidate.status != Candidate.Status.SCREENING
         or candidate.rollouts >= FEW
     )
 
 
-def _best_first(candidates: Iterable[Candidate]) -> list[Candidate]:
+def _way_to(winner: Candidate | None, parents: Mapping[int, Candidate | None]) -> set[int]:
+    """The winner and those that it came from."""
+    way: set[int] = set()
+    while winner is not None and winner.pk not in way:
+        way.add(winner.pk)
+        winner = parents.get(winner.pk)
+    return way
+
+
+def _best_first(candidates: Iterable[Candidate], way: Collection[int]) -> list[Candidate]:
+    """Those on the way to the winner before all others."""
     return sorted(
-        candidates, key=lambda c: (bool(c.edits), -(c.score if c.score is not None else -1), c.pk)
+        candidates,
+        key=lambda c: (
+            bool(c.edits),
+            c.pk not in way,
+            -(c.score if c.score is not None else -1),
+            c.pk,
+        ),
     )
 
 
 def winner_of(
-    candidates: Sequence[Candidate], comparisons: Sequence[Comparison]
+    candidates: Sequence[Candidate], comparisons: Sequence[Comparison], found: int | None = None
 ) -> Candidate | None:
-    """The candidate that the certificate speaks of."""
+    """The candidate that the search ended with, `found` being its harness; else the one that the
+    certificate speaks of.
+    """
     certificate = certificate_of(comparisons)
+    for candidate in candidates:
+        if candidate.edits and candidate.harness_id == found:
+            return candidate
     for candidate in candidates:
         if candidate.status == Candidate.Status.CERTIFIED:
             return candidate
@@ -146,7 +187,7 @@ def pareto_points(
     found = []
     for candidate in candidates:
         value = getattr(candidate, attribute)
-        if not is_ranked(candidate) or candidate.score is None or value is None:
+        if not is_ranked(candidate, winner) or candidate.score is None or value is None:
             continue
         is_winner = winner is not None and candidate.pk == winner.pk
         look = (

@@ -117,7 +117,12 @@ EDITS: tuple[tuple[Edit, float | None, float, int, int, bool], ...] = (
     ),
     (_line("Quote paths that hold spaces.", "reflection", 2), 0.004, 0.02, 96, 304, False),
     (
-        _line("Think step by step before you act.", "instructions.pool", 2),
+        _line(
+            "Think step by step before you act: name what is asked, what is known, what is missing "
+            "and what you would do first, and only then write the command.",
+            "instructions.pool",
+            2,
+        ),
         -0.021,
         0.017,
         88,

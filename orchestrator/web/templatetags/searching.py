@@ -57,6 +57,17 @@ def amount(value: float, unit: str) -> str:
 
 
 @register.filter
+def price(value: float | None) -> str:
+    """Of one rollout: $0.0002, with two digits that say something."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    if value == 0:
+        return "$0"
+    digits = max(2, 1 - math.floor(math.log10(abs(value))))
+    return f"${value:.{digits}f}"
+
+
+@register.filter
 def sentence(value: object) -> str:
     """With a capital and a full stop, whoever wrote it."""
     text = str(value).strip()

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.contrib import messages
@@ -52,6 +52,8 @@ from orchestrator.web.search_tree import (
 
 EFFECTS_SHOWN = 12
 """Edits shown at once, strongest first; the rest is folded."""
+RUNS_SHOWN = 10
+"""Newest first; the rest is folded."""
 PRICE_WORDS = (("cost", "cost"), ("tokens", "tokens"), ("latency", "latency"))
 
 
@@ -129,6 +131,18 @@ ACTIONS = {
 }
 
 
+UNCERTIFIED = replace(
+    ACTIONS["approve"],
+    word="Release although not certified",
+    confirm=(
+        "Nothing is certified: chance alone may have made this harness look better. Release it all "
+        "the same?"
+    ),
+    is_primary=False,
+)
+"""In the place of *approve* where the evidence did not decide."""
+
+
 @login_required
 @require_safe
 def search_list(request: HttpRequest, project_id: int) -> HttpResponse:
@@ -175,7 +189,7 @@ def search_page(request: HttpRequest, project_id: int, search_id: int) -> HttpRe
     last_seq = page_queries.last_seq(found.stream_id) if found.stream_id else 0
     view = search_queries.search_view(found.pk)
     search = view.search
-    winner = winner_of(view.candidates, view.comparisons)
+    winner = winner_of(view.candidates, view.comparisons, found_in(search))
     tree = candidate_tree(
         view.candidates,
         view.edits,
@@ -224,17 +238,31 @@ def search_page(request: HttpRequest, project_id: int, search_id: int) -> HttpRe
         effects_rest=effects[EFFECTS_SHOWN:],
         graves=graves(view.tombstones),
         proposals=proposal_rows(view.proposals),
+        runs_first=view.runs[:RUNS_SHOWN],
+        runs_rest=view.runs[RUNS_SHOWN:],
         last_seq=last_seq,
     )
 
 
+def found_in(search: Search) -> int | None:
+    """Id of the harness that the search ended with: what is shipped, else what was tested."""
+    shipped = search.outcome.get("shipped")
+    if shipped is not None and shipped != search.seed_harness_id:
+        return int(shipped)
+    winner = search.outcome.get("winner")
+    return int(winner) if isinstance(winner, int) else None
+
+
 def _actions(search: Search, view: search_queries.SearchView) -> list[Action]:
     released = any(release.rolled_back_at is None for release in view.releases)
-    return [
+    found = [
         action
         for action in ACTIONS.values()
         if search.state in action.states and (action.key != "roll-back" or released)
     ]
+    if search.outcome.get("is_promotable", True):
+        return found
+    return [UNCERTIFIED if action.key == "approve" else action for action in found]
 
 
 def _diff_url(project_id: int, before: HarnessVersion, after: HarnessVersion | None) -> str:
