@@ -48,6 +48,7 @@ def step_metrics(
         "groups_without_spread": streams.groups_without_spread,
         **_of_observations(rows, streams),
         **_of_ratios(passes.log_ratios),
+        **_of_clip(passes, streams),
         "entropy_mean": _mean(passes.entropies),
         "grad_norm": optim.grad_norm if math.isfinite(optim.grad_norm) else None,
         "is_skipped": optim.is_skipped,
@@ -92,6 +93,16 @@ def rss_mb() -> float | None:
     except OSError:
         return None
     return pages * 4096 / 1e6
+
+
+def _of_clip(passes: PassStats, streams: Streams) -> Metrics:
+    """Share of policy tokens that the clip has cut, and the distance to the reference per token."""
+    tokens = sum(len(stream.rl_targets) for stream in streams.rows)
+    has_reference = tokens > 0 and any(stream.rl_reference for stream in streams.rows)
+    return {
+        "clip_share": passes.clipped / tokens if tokens else None,
+        "kl_reference": passes.reference_kl_sum / tokens if has_reference else None,
+    }
 
 
 def _of_rewards(rows: Sequence[Row]) -> Metrics:

@@ -110,8 +110,7 @@ def policy_loss(logprobs_N: Tensor, targets: PolicyTargets, spec: ObjectiveSpec)
         case PolicyLoss.CISPO:
             gain_N = ratio_N.detach().clamp(low, high) * logprobs_N * adv_N
         case PolicyLoss.DPPO:
-            moved_N = (logprobs_N.exp() - old_N.exp()).detach()
-            is_masked_N = torch.where(adv_N > 0, moved_N > spec.dppo_high, moved_N < -spec.dppo_low)
+            is_masked_N = _dppo_mask(logprobs_N, old_N, adv_N, spec)
             gain_N = torch.where(is_masked_N, 0.0, ratio_N * adv_N)
     if spec.kl_coef != 0.0 and spec.kl_kind is KlKind.K3:
         log_r_N = targets.reference_N - logprobs_N
@@ -121,6 +120,31 @@ def policy_loss(logprobs_N: Tensor, targets: PolicyTargets, spec: ObjectiveSpec)
     if spec.log_ratio_penalty != 0.0:
         gain_N = gain_N - spec.log_ratio_penalty * (logprobs_N - old_N).square()
     return -(targets.weights_N * gain_N).sum()
+
+
+def count_clipped(logprobs_N: Tensor, targets: PolicyTargets, spec: ObjectiveSpec) -> int:
+    """Tokens whose policy gradient the clip or the mask has cut: off, or to the bound."""
+    known_N = ~torch.isnan(targets.old_logprobs_N)
+    old_N = torch.where(known_N, targets.old_logprobs_N, logprobs_N)
+    adv_N, ratio_N = targets.advantages_N, torch.exp(logprobs_N - old_N)
+    low, high = 1.0 - spec.clip_low, 1.0 + spec.clip_high
+    match spec.policy_loss:
+        case PolicyLoss.PPO_CLIP:
+            cut_N = torch.where(adv_N > 0, ratio_N > high, ratio_N < low)
+        case PolicyLoss.CISPO:
+            cut_N = (ratio_N > high) | (ratio_N < low)
+        case PolicyLoss.TRUNCATED_IMPORTANCE:
+            cut_N = ratio_N > spec.importance_cap
+        case PolicyLoss.DPPO:
+            cut_N = _dppo_mask(logprobs_N, old_N, adv_N, spec)
+        case PolicyLoss.REINFORCE | PolicyLoss.IMPORTANCE:
+            return 0
+    return int((cut_N & (adv_N != 0)).sum())
+
+
+def _dppo_mask(logprobs_N: Tensor, old_N: Tensor, adv_N: Tensor, spec: ObjectiveSpec) -> Tensor:
+    moved_N = (logprobs_N.exp() - old_N.exp()).detach()
+    return torch.where(adv_N > 0, moved_N > spec.dppo_high, moved_N < -spec.dppo_low)
 
 
 def env_loss(logprobs_N: Tensor, weights_N: Tensor) -> Tensor:

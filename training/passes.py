@@ -95,6 +95,8 @@ def forward_backward(
         packed_tokens=length + sum(pack.n_tokens for pack in packs),
         packs=len(packs),
         seconds=time.perf_counter() - started,
+        clipped=sums.clipped,
+        reference_kl_sum=sums.reference_kl,
     )
 
 
@@ -168,6 +170,8 @@ class _Sums:
     env: float = 0.0
     env_nll: float = 0.0
     n_env: int = 0
+    clipped: int = 0
+    reference_kl: float = 0.0
     log_ratios: list[float] = field(default_factory=list)
     entropies: list[float] = field(default_factory=list)
 
@@ -225,6 +229,9 @@ class _Pass:
             with torch.enable_grad():
                 loss = objective.policy_loss(leaf_N, part, self.spec)
             sums.policy += float(loss.detach())
+            sums.clipped += objective.count_clipped(lp_N.detach(), part, self.spec)
+            log_r_N = part.reference_N - lp_N.detach()
+            sums.reference_kl += float(torch.nansum(torch.exp(log_r_N) - 1.0 - log_r_N))
             ratios = leaf_N.detach() - part.old_logprobs_N
             sums.log_ratios += ratios[~torch.isnan(part.old_logprobs_N)].tolist()
             return torch.autograd.grad(loss, leaf_N)[0]

@@ -250,6 +250,29 @@ def test_volatile_tokens_leave_the_loss_and_stay_in_the_length(tiny_folder: Path
     assert after.rl_targets == before.rl_targets
 
 
+@pytest.mark.parametrize(
+    ("loss", "logprob", "old", "advantage", "is_cut"),
+    [
+        (PolicyLoss.PPO_CLIP, -0.5, -1.0, 1.0, 1),
+        (PolicyLoss.PPO_CLIP, -0.5, -1.0, -1.0, 0),
+        (PolicyLoss.PPO_CLIP, -1.5, -1.0, -1.0, 1),
+        (PolicyLoss.CISPO, -0.5, -1.0, -1.0, 1),
+        (PolicyLoss.DPPO, -0.5, -1.0, 1.0, 1),
+        (PolicyLoss.DPPO, -4.5, -5.0, 1.0, 0),
+        (PolicyLoss.TRUNCATED_IMPORTANCE, -0.1, -1.0, 1.0, 1),
+        (PolicyLoss.REINFORCE, -0.1, -9.0, 1.0, 0),
+    ],
+)
+def test_tokens_that_the_clip_has_cut_are_counted(
+    loss: PolicyLoss, logprob: float, old: float, advantage: float, is_cut: int
+) -> None:
+    row = make_row("A", reward=advantage, logprobs=(0.0, old))
+    spec = ObjectiveSpec(policy_loss=loss, advantage=RAW)
+    targets = objective.policy_targets(build_streams([row], spec).rows, dtype=torch.float64)
+    current = torch.tensor([logprob], dtype=torch.float64)
+    assert objective.count_clipped(current, targets, spec) == is_cut
+
+
 def test_an_expression_that_does_not_compile_is_named() -> None:
     with pytest.raises(ConfigurationError, match="volatile_patterns"):
         volatile_spans("x", ["("])

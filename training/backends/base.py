@@ -54,6 +54,10 @@ class PassStats:
     seconds: float
     halvings: int = 0
     """How often memory ran out and the micro-batch was halved; the gradient is the same."""
+    clipped: int = 0
+    """Tokens of the policy stream whose gradient the clip or the mask has cut."""
+    reference_kl_sum: float = 0.0
+    """k3 to the reference policy, summed over the tokens of the policy stream; 0 without one."""
 
 
 @dataclass(frozen=True, slots=True)
