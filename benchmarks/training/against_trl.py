@@ -68,7 +68,7 @@ class FixedRollouts(GRPOTrainer):  # type: ignore[misc] # TRL has no types
             self.norms.append(float(logs["grad_norm"]))
 
 
-class Turns(TrainerCallback):  # type: ignore[misc] # transformers has no types
+class Turns(TrainerCallback):
     """Times TRL's steps and lets ours follow each of them."""
 
     def __init__(self, ours: Sequence[Ours]) -> None:
@@ -130,7 +130,7 @@ def compare(name: str, folder: Path, bar: float) -> None:
             reward_funcs=[_no_reward],
             args=_settings(Path(output)),
             train_dataset=Dataset.from_list([{"prompt": "x"}] * ATTEMPTS),
-            processing_class=PreTrainedTokenizerFast(
+            processing_class=PreTrainedTokenizerFast(  # type: ignore[no-untyped-call] # transformers leaves it
                 tokenizer_file=str(folder / "tokenizer.json"),
                 eos_token="<|im_end|>",
                 pad_token="<|im_end|>",

@@ -50,7 +50,8 @@ def main() -> None:
 
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model.eval()
     generated = useful / cpu_s(lambda: _generate(model, prompt, lengths))
     report("generate.useful_tokens_per_cpu_s", generated)
     report("sampler.over_generate", ours / generated, 3.0, is_floor=True)
@@ -98,7 +99,7 @@ def _generate(model: Any, prompt: list[int], lengths: Sequence[int]) -> None:
 
     limits_R = torch.tensor([len(prompt) + length for length in lengths])
 
-    class Planned(StoppingCriteria):  # type: ignore[misc] # transformers has no types
+    class Planned(StoppingCriteria):
         def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Tensor:
             return limits_R <= input_ids.shape[1]
 
@@ -122,7 +123,7 @@ def _continuous(model: Any, prompt: list[int], lengths: Sequence[int]) -> None:
     from transformers import ContinuousBatchingConfig, GenerationConfig
 
     manager = model.init_continuous_batching(
-        generation_config=GenerationConfig(
+        generation_config=GenerationConfig(  # type: ignore[no-untyped-call] # transformers leaves it
             do_sample=True, top_k=0, top_p=1.0, eos_token_id=NO_TOKEN, max_new_tokens=LONGEST
         ),
         # A page of 32 tokens lets rows share all but the last page of the prompt; 256 pages of 1.5

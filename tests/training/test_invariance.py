@@ -6,6 +6,7 @@ that accumulate, ranks that add up, dummy rows and padding; adapters and full we
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -116,8 +117,8 @@ def test_ranks_add_up_to_the_whole(trained: Trained) -> None:
     rows, spec = make_step(seed=9), ObjectiveSpec(env_norm=EnvNorm.GLOBAL_TOKENS)
     whole = trained.run([list(range(6))], rows, spec)
     ranks = [trained.run(pieces, rows, spec) for pieces in ([[0], [4, 1]], [[5, 2, 3]])]
-    mean = sum(g for _, g in ranks) / 2  # type: ignore[operator] # sum starts with the number 0
-    assert_same((sum(loss for loss, _ in ranks), mean * 2), whole)
+    mean = torch.stack([gradient for _, gradient in ranks]).mean(0)
+    assert_same((math.fsum(loss for loss, _ in ranks), mean * 2), whole)
 
 
 def test_padding_and_dummy_rows_change_nothing(trained: Trained) -> None:

@@ -19,6 +19,7 @@ from training.errors import NumericalError
 from training.llama import Llama, forward_packed
 from training.lora import LoraSpec
 from training.losses import build_streams
+from training.tree import forward_tree
 from training.types import EnvNorm, ObjectiveSpec, Row
 
 
@@ -230,7 +231,7 @@ class Memory:
     fits = 1000
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._forward = passes.forward_tree
+        self._forward = forward_tree
         monkeypatch.setattr(passes, "forward_tree", self)
 
     def __call__(self, model: Llama, ids: Tensor, *rest: Any, **options: Any) -> Tensor:
