@@ -85,6 +85,12 @@ def _unzipped(content: bytes) -> Iterator[tuple[str, bytes]]:
                     f"{entry.filename}: is a link, and links are not followed. Put the file itself "
                     "into the archive."
                 )
+            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                # What these others may ask for in memory is theirs to say.
+                raise UploadRefused(
+                    f"{entry.filename}: is packed in a way that is not read here. Make the archive "
+                    "with the usual compression (deflate)."
+                )
             try:
                 with archive.open(entry) as file:
                     data = file.read(left + 1)

@@ -119,6 +119,15 @@ def test_links_are_refused() -> None:
         harness_of_zip(buffer.getvalue())
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_rare_compression_is_refused(method: int) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        archive.writestr("instructions.md", "Hi.\n")
+    with pytest.raises(UploadRefused, match=r"instructions\.md: is packed in a way"):
+        harness_of_zip(buffer.getvalue())
+
+
 def test_a_file_that_is_there_twice_is_refused() -> None:
     with pytest.raises(UploadRefused, match="is there twice"):
         harness_of([("instructions.md", b"a"), ("./instructions.md", b"b")])

@@ -81,6 +81,7 @@ def test_a_text_is_changed_looked_at_and_saved(desk: Desk) -> None:
     page.get_by_role("button", name="Show what changes").click()
     expect(page.locator(".hdiff ins").filter(has_text="List the files")).to_be_visible()
     page.get_by_role("button", name="Save as a new harness").click()
+    expect(page.get_by_text("Saved as")).to_be_visible()
     expect(page.get_by_text("Never open a file with an editor.")).to_be_visible()
     newest = HarnessVersion.objects.filter(project=desk.project).latest("pk")
     assert load_harness(newest).instructions == BETTER

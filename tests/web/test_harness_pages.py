@@ -176,6 +176,23 @@ def test_the_run_page_links_harnesses_and_counts_loads(
     assert "5 of 8" in page
 
 
+def test_a_new_run_is_proposed_what_is_released(
+    people: People, shelf: Shelf, client: Client
+) -> None:
+    client.force_login(people.editor)
+    here = reverse("web:run_start", args=[people.project.pk])
+    slug = shelf.version.environment.slug
+
+    def proposed(**asked: object) -> int:
+        form = client.get(here, {"environment": slug, **asked}).context["form"]
+        return int(form.initial["harness"])
+
+    assert proposed() == shelf.full.pk
+    releases.roll_back(actor=people.editor, release=shelf.release)
+    assert proposed() == shelf.seed.pk
+    assert proposed(harness=shelf.tried.pk) == shelf.tried.pk
+
+
 # --- out and in -----------------------------------------------------------------------------------
 
 
