@@ -128,34 +128,24 @@ def certificate_view(search_id: int, comparison_id: int) -> CertificateView | No
     comparison = search.comparisons.filter(pk=comparison_id).first()
     if comparison is None:
         return None
-    hashes = _hashes(search, comparison)
+    candidate = _candidate_of(search, comparison)
+    hashes = candidate.edits if candidate else comparison.details.get("edits", ())
     stored = {edit.sha256: edit for edit in search.edits.filter(sha256__in=hashes)}
     return CertificateView(
         search=search,
         comparison=comparison,
-        candidate=_candidate_of(search, hashes),
+        candidate=candidate,
         edits=[stored[sha] for sha in hashes if sha in stored],
         tasks=keys_of_split(search.environment_version_id, comparison.split),
         budgets=budgets_of(search.pk),
     )
 
 
-def _hashes(search: Search, comparison: Comparison) -> list[str]:
-    """Edits of what was compared. The sealed test speaks of what the certificate spoke of."""
-    if "edits" in comparison.details:
-        return list(comparison.details["edits"])
-    certified = search.comparisons.filter(method="e_process").order_by("pk")
-    improved = certified.filter(verdict="improved").last() or certified.last()
-    return list(improved.details.get("edits", ())) if improved else []
-
-
-def _candidate_of(search: Search, hashes: Sequence[str]) -> Candidate | None:
-    """The candidate that is made of exactly these edits."""
-    wanted = sorted(hashes)
-    for candidate in search.candidates.select_related("harness"):
-        if wanted and sorted(candidate.edits) == wanted:
-            return candidate
-    return None
+def _candidate_of(search: Search, comparison: Comparison) -> Candidate | None:
+    """By the harness that was compared; with several sets of edits that make it, the first."""
+    wanted = comparison.details.get("harness", "")
+    rows = search.candidates.select_related("harness").filter(harness__sha256=wanted)
+    return rows.order_by("pk").first()
 
 
 def budgets_of(search_id: int) -> list[Budget]:

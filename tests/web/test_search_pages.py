@@ -14,6 +14,7 @@ from optimizer.store import store_harness
 from orchestrator.agents.models import EndpointKind, ModelEndpoint
 from orchestrator.projects.models import User
 from tests.base import People
+from tests.searches.playing import play, start
 from tests.web.build import make_environment, make_rubric
 from tests.web.search_rows import SEED, make_running_search, make_search
 from tests.web.test_query_counts import FRAME, queries
@@ -376,3 +377,28 @@ def test_a_form_without_anything_to_choose_from_names_the_next_step(people: Peop
     html = text_of(people.editor, new(people))
     assert "A search needs an environment, a rubric and a model" in html
     assert reverse("web:environment_new", args=[people.project.pk]) in html
+
+
+def test_a_search_that_was_played_is_shown_from_its_rows(people: People) -> None:
+    search = start(people, budget={"rollouts": 88}, twin_pairs=2, certify_pairs=12)
+    play()
+    search.refresh_from_db()
+    assert search.state == "awaiting_approval"
+    html = text_of(people.editor, at(search, "search"))
+    for part in ("Certificate 1", "Sealed test", "Agent", "winner", "Noise floor", " on / "):
+        assert part in html
+    for comparison in search.comparisons.all():
+        data = json.loads(
+            signed_in(people.member)
+            .get(at(search, "certificate_export", comparison.pk, "json"))
+            .content
+        )
+        assert data["verdict"] == comparison.verdict and data["pairs"] == comparison.pairs
+        hashes = {part["what"]: part["sha256"] for part in data["parts"]}
+        assert hashes["Seed harness"] == search.seed_harness.sha256
+        assert hashes["Candidate"] == comparison.details["harness"]
+        assert "Candidate" in text_of(
+            people.member, at(search, "search_certificate", comparison.pk)
+        )
+    for proposal in search.proposals.all():
+        text_of(people.member, at(search, "search_proposal", proposal.pk))
