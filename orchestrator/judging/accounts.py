@@ -19,7 +19,7 @@ from django.db import transaction
 from django.db.models import F
 
 from optimizer import ledger
-from optimizer.ledger import Account, Outcome
+from optimizer.ledger import Account, Outcome, Status
 from optimizer.models import Budget
 from orchestrator.judging.ledger_store import DatabaseStore
 
@@ -113,6 +113,16 @@ def settle(*, scopes: Sequence[str], role: str, key: str, amounts: Mapping[str, 
             if outcome is Outcome.DONE and beyond > 0:
                 ids = [row.pk for row in budgets]
                 Budget.objects.filter(pk__in=ids).update(used=F("used") + beyond)
+
+
+def held(*, scope: str, role: str, key: str) -> dict[str, int]:
+    """By unit: what is set aside under `key` and neither settled nor refunded."""
+    found = {}
+    for unit in accounts_of([scope], role):
+        reservation = DatabaseStore().reservation(_key([scope], role, unit, key))
+        if reservation is not None and reservation.status is Status.OPEN:
+            found[unit] = int(reservation.amount)
+    return found
 
 
 def raise_cap(*, scope: str, role: str, unit: str, cap: float) -> bool:

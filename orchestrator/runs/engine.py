@@ -40,6 +40,7 @@ from orchestrator.runs.groups import judge_groups
 from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout, RolloutState, Run
 from orchestrator.runs.payloads import capacity_payload
 from orchestrator.runs.preparing import Prepared, prepare
+from orchestrator.runs.purse import CappedConversation, purse_of
 from orchestrator.runs.record import Announce
 from orchestrator.runs.recorder import Recorder, Write
 from orchestrator.runs.recovery import replace_lost_rollouts
@@ -96,6 +97,7 @@ async def _run_all(prepared: Prepared, gate: Gate, ctx: JobContext) -> None:
     models = {plan.model.pk: plan.model for plan in prepared.plans}
     remarks = prepared.remarks
     announce = RunAnnounce(prepared.run, ctx)
+    purse = await asyncio.to_thread(purse_of, prepared.run)
 
     async with (
         Recorder(ctx.fence) as recorder,
@@ -110,6 +112,14 @@ async def _run_all(prepared: Prepared, gate: Gate, ctx: JobContext) -> None:
             async with slots:
                 pk = plan.model.pk
                 conversation = conversation_for(prepared, clients[pk], support[pk], plan)
+                if purse is not None:
+                    conversation = CappedConversation(
+                        conversation,
+                        purse,
+                        max_tokens=prepared.samplings[plan.rollout.harness_id].max_tokens,
+                        price_in=plan.model.price_in_usd_per_mtok,
+                        price_out=plan.model.price_out_usd_per_mtok,
+                    )
                 rollout = AgentRollout(plan, conversation, recorder, remarks, services)
                 await _attempt(rollout, plan, gate, recorder, announce)
                 if remarks.is_fresh:

@@ -40,7 +40,7 @@ from orchestrator.searches.conclusions import conclude, note_candidates, seed_ca
 from orchestrator.searches.ending import complete_search, fail_search, pause_for
 from orchestrator.searches.planning import plan_of
 from orchestrator.searches.rounds import Rounds, ask_round
-from orchestrator.searches.rows import planned, rows_of
+from orchestrator.searches.rows import barren_runs, planned, rows_of
 from orchestrator.searches.settings import SearchSettings
 from orchestrator.searches.signals import search_stopped
 from orchestrator.searches.telling import say, tell, tell_state
@@ -179,7 +179,7 @@ def _ask(search: Search, settings: SearchSettings, step: NeedRollouts, fence: Fe
 def _key_of(search: Search, step: NeedRollouts) -> str:
     """The same question has the same key, whoever asks; another once its run came to nothing."""
     asked = json.dumps(sorted(request.key for request in step.requests))
-    dead = search.search_runs.filter(run__state__in=(RunState.FAILED, RunState.CANCELLED)).count()
+    dead = barren_runs(search).count()
     digest = hashlib.sha256(asked.encode()).hexdigest()[:20]
     return f"{step.doing.phase}-{digest}-{dead}"
 

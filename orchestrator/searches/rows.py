@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from django.db.models import Q, QuerySet
+
 from optimizer.edits import Edit, apply_edit
 from optimizer.engines import contract
 from optimizer.engines.contract import Request, Row
 from optimizer.errors import EditInvalid
 from optimizer.harness import Harness
-from optimizer.models import Candidate, HarnessVersion, Search
+from optimizer.models import Candidate, HarnessVersion, Search, SearchRun
 from optimizer.store import load_harness, store_harness
 from orchestrator.environments.models import Task
 from orchestrator.grading.policies import rewards
-from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout, RolloutState
+from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout, RolloutState, RunState
 from orchestrator.runs.services import PlannedRollout
 from orchestrator.searches.learning import WHOLE, left_out_of
 
-NEVER_RAN = "run_failed"
-"""Cause of a rollout whose run could not begin: it is asked for again when the search goes on."""
+ASKED_AGAIN = ("run_failed", "budget_spent")
+"""Causes of a rollout that could not be had: it is asked for again when the search goes on."""
 TWIN_STEP = 10_000_000
 """Above every replicate that an engine or the A/A twin asks for."""
 STATUS = {
@@ -40,7 +42,7 @@ def rollouts_of(search: Search) -> list[Rollout]:
         Rollout.objects.filter(run__search_run__search=search)
         .exclude(run__search_run__phase__in=WHOLE)
         .exclude(state__in=(*OPEN_ROLLOUT_STATES, RolloutState.CANCELLED))
-        .exclude(cause=NEVER_RAN)
+        .exclude(cause__in=ASKED_AGAIN)
         .select_related("task", "run__rubric_version", "run__search_run")
         .prefetch_related("verdicts")
         .order_by("run_id", "id")
@@ -48,6 +50,14 @@ def rollouts_of(search: Search) -> list[Rollout]:
     for rollout in query:
         found[rollout.harness_id, rollout.task_id, rollout.replicate] = rollout
     return list(found.values())
+
+
+def barren_runs(search: Search) -> QuerySet[SearchRun]:
+    """Those that left rollouts to be asked for again."""
+    return search.search_runs.filter(
+        Q(run__state__in=(RunState.FAILED, RunState.CANCELLED))
+        | Q(run__rollouts__cause__in=ASKED_AGAIN)
+    ).distinct()
 
 
 def rows_of(search: Search, rollouts: Sequence[Rollout] | None = None) -> list[Row]:

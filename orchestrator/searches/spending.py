@@ -18,7 +18,9 @@ from optimizer.skills import estimated_tokens
 from orchestrator.environments.models import Split, Task
 from orchestrator.judging import accounts
 from orchestrator.judging.accounts import MICRO_USD, MILLISECONDS, ROLLOUTS, TOKENS
-from orchestrator.runs.models import Rollout, Run
+from orchestrator.runs.models import Rollout, RolloutState, Run
+from orchestrator.runs.purse import CAUSE
+from orchestrator.searches.rows import ASKED_AGAIN
 from orchestrator.searches.settings import SearchSettings, Shares, shares_of
 
 AGENT, JUDGE, PROPOSER = "agent", "judge", "proposer"
@@ -37,6 +39,8 @@ HINT = "Raise the cap on the search's page and resume it, or cancel the search."
 HINT_PART = "The search is a part of a climb; start a climb with a larger budget."
 SLACK = 1.25
 """Over the largest that was seen, for what a rollout may take."""
+LAST_CALL = 3
+"""Rollouts' worth of room for what the last call of a run may be held at: bytes for tokens."""
 TURN_TOKENS = 500
 """Of what an environment answers to a step, before anything is known."""
 
@@ -111,7 +115,7 @@ def reserve_run(
     *, search: Search, settings: SearchSettings, key: str, phase: str, n: int, what: str
 ) -> None:
     """Needs a transaction. Raises BudgetExceeded: one of the caps would be passed."""
-    amounts = {unit: math.ceil(n * most) for unit, most in most_of(search).items()}
+    amounts = {unit: math.ceil(amount) for unit, amount in _bounds(search, n).items()}
     accounts.reserve(
         scopes=_scopes(search.pk, phase),
         role=AGENT,
@@ -133,12 +137,32 @@ def settle_run(*, search_run: SearchRun) -> None:
         role=AGENT,
         key=run.key or "",
         amounts={
-            ROLLOUTS: run.rollouts.filter(attempt__gt=0).count(),
+            ROLLOUTS: _counted(run),
             TOKENS: (totals["given"] or 0) + (totals["taken"] or 0),
             MICRO_USD: accounts.micro_usd(totals["usd"] or 0.0),
             MILLISECONDS: round(1e3 * _wall_s(run)),
         },
     )
+
+
+def _bounds(search: Search, n: int) -> dict[str, float]:
+    """What n rollouts may take, by unit."""
+    most = most_of(search)
+    bounds = {unit: n * amount for unit, amount in most.items()}
+    # What was too little before is doubled, so that a search comes to its end or to its cap.
+    too_little = search.search_runs.filter(run__rollouts__cause=CAUSE).distinct().count()
+    is_known = Rollout.objects.filter(run__search_run__search=search, tokens_in__gt=0).exists()
+    # One call is held at more than it takes (`runs.purse`), which the last one needs room for.
+    room = n + (LAST_CALL if is_known else 0)
+    for unit in (TOKENS, MICRO_USD):
+        bounds[unit] = room * most[unit] * 2**too_little
+    return bounds
+
+
+def _counted(run: Run) -> int:
+    """Without those that never ended for a reason of ours: they are asked for again."""
+    begun = run.rollouts.filter(attempt__gt=0)
+    return begun.exclude(state=RolloutState.CANCELLED).exclude(cause__in=ASKED_AGAIN).count()
 
 
 def most_of(search: Search) -> dict[str, float]:
