@@ -14,7 +14,7 @@ from orchestrator.agents.models import EndpointKind, ModelEndpoint
 from orchestrator.agents.types import Sampling
 from orchestrator.environments.serving import episode_settings, kind_of
 from orchestrator.runs.conditions import Remarks
-from orchestrator.runs.models import ATTEMPTED_AGAIN, Rollout, Run
+from orchestrator.runs.models import ATTEMPTED_AGAIN, Purpose, Rollout, Run
 from orchestrator.runs.rollout import RolloutPlan
 from rubrics.codec import from_json
 
@@ -88,11 +88,12 @@ def _model_of(
     """The project's model of the name that the harness gives, else the run's."""
     if not harness.model or harness.model == run.model.name:
         return run.model
-    if run.adapter_name:
+    if run.adapter_name or run.purpose == Purpose.TRAIN:
         remarks.add(
             "harness.model",
-            f"{version.short} names the model {harness.model!r:.80}; this run is about trained "
-            f"weights ({run.adapter_name}) of {run.model.name}, so that was asked.",
+            f"{version.short} names the model {harness.model!r:.80}; this run is about the weights "
+            f"of {run.model.name}{f' ({run.adapter_name})' if run.adapter_name else ''}, so that "
+            "was asked.",
         )
         return run.model
     models = {model.name: model for model in ModelEndpoint.objects.filter(project=run.project_id)}

@@ -16,7 +16,7 @@ from orchestrator.agents.models import EndpointKind
 from orchestrator.environments.models import EnvironmentVersion
 from orchestrator.runs import engine
 from orchestrator.runs.activation import activations, activations_in_run, loads_of
-from orchestrator.runs.models import Rollout, RolloutState, Run, RunState
+from orchestrator.runs.models import Purpose, Rollout, RolloutState, Run, RunState
 from orchestrator.runs.skills import MAX_LOADS
 from orchestrator.runs.transcripts import transcript_of
 from tests.base import People
@@ -237,6 +237,24 @@ def test_a_harness_names_its_model_and_how_it_samples(
     assert told == [f"{harness.short} names its model: the large one was asked, not the run's."]
     started = events(rollout.stream_id, "rollout.started")[0].payload
     assert (started["model"], started["weight_version"]) == ("the large one", "large")
+
+
+def test_a_run_about_weights_asks_its_own_model(
+    people: People, fault_url: str, make_model: MakeModel
+) -> None:
+    model = make_model()
+    version = make_version(people.project, fault_url, tasks=1)
+    harness = make_harness(people.project, model="another")
+    run, rollout = one_rollout(
+        people,
+        version,
+        harness,
+        model=make_endpoint(people.project, model.url, name="trained"),
+        purpose=Purpose.TRAIN,
+    )
+    assert rollout.score == 1.0
+    (told,) = (each["text"] for each in run.warnings if each["code"] == "harness.model")
+    assert told.endswith("this run is about the weights of trained, so that was asked.")
 
 
 def test_a_model_that_does_not_exist_fails_the_run_with_the_fix(
