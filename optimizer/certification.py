@@ -27,6 +27,9 @@ from optimizer.statistics import (
 )
 from optimizer.tasks import TaskRef, passes
 
+MAX_MARGIN = 0.4
+"""Of the test: with its largest bet a wider one could bring the capital below zero."""
+
 
 @dataclass(frozen=True)
 class CertifyPlan:
@@ -56,6 +59,8 @@ class CertifyPlan:
                 raise SearchInvalid(f"{name}: accepts at least 1, got {getattr(self, name)}")
         if not 0.0 < self.alpha < 1.0:
             raise SearchInvalid(f"alpha: accepts numbers between 0 and 1, got {self.alpha}")
+        if not 0.0 <= self.margin <= MAX_MARGIN:
+            raise SearchInvalid(f"margin: accepts 0 to {MAX_MARGIN}, got {self.margin}")
         if not self.select:
             raise SearchInvalid("select: certification needs at least one task")
 

@@ -79,6 +79,11 @@ def test_a_margin_of_zero_is_refused(people: People) -> None:
         make_form(people.project, **choosing(people, margin=0.0))
 
 
+def test_a_margin_that_the_test_cannot_bear_is_refused_before_it_costs(people: People) -> None:
+    with pytest.raises(SearchRefused, match=r"margin: accepts 0 to 0\.4, got 0\.5"):
+        start(people, make_form(people.project, **choosing(people, margin=0.5)))
+
+
 def test_the_page_shows_what_the_models_did(people: People, client: Client) -> None:
     search = start(people, **choosing(people))
     play(poor_is_worse)
