@@ -86,6 +86,8 @@ class Certificate:
     noise: Noise | None = None
     not_claimed: Sequence[str] = ()
     measured_at: datetime | None = None
+    harness_id: int | None = None
+    """Of the candidate's harness, in this installation."""
     tests: Mapping[str, Any] = field(default_factory=dict)
     """Exact tests beside the interval, of the sealed test."""
 
@@ -115,6 +117,7 @@ class Certificate:
 
     def to_json(self) -> dict[str, Any]:
         data = asdict(self)
+        del data["harness_id"]
         data["measured_at"] = self.measured_at.isoformat() if self.measured_at else None
         data["spent"] = [
             {"role": role, "unit": unit, "amount": amount} for role, unit, amount in self.spent
@@ -178,6 +181,7 @@ def certificate(
         noise=noise,
         not_claimed=_not_claimed(comparison, search),
         measured_at=comparison.created_at,
+        harness_id=candidate.harness_id if candidate else None,
         tests={
             name: details[name]
             for name in ("sign_test", "sign_flip", "mcnemar")

@@ -61,6 +61,7 @@ def outlook(
         ("to certify", shares.certify),
         ("for the sealed test", shares.test),
         ("for repeats", shares.retry),
+        *([("to choose among models", shares.models)] if shares.models else []),
     ]
     if problems:
         return Outlook(see="", shares=parts, problems=problems)

@@ -11,6 +11,7 @@ from typing import Any
 
 from django import forms
 
+from optimizer.certification import MAX_MARGIN
 from optimizer.engines import registry
 from optimizer.models import HarnessVersion, Search
 from optimizer.operators.registry import OFFLINE as OPERATORS
@@ -88,6 +89,7 @@ class CapsForm(forms.Form):
     tokens = forms.IntegerField(min_value=1, required=False, label="Tokens of the agent")
     usd = forms.FloatField(min_value=0.01, required=False, label="US dollars of the agent")
     minutes = forms.FloatField(min_value=1, required=False, label="Minutes of runs")
+    judge_tokens = forms.IntegerField(min_value=1, required=False, label="Tokens of judges")
     judge_usd = forms.FloatField(min_value=0.01, required=False, label="US dollars of judges")
     proposer_tokens = forms.IntegerField(min_value=1, required=False, label="Tokens of proposers")
     proposer_usd = forms.FloatField(min_value=0.01, required=False, label="US dollars of proposers")
@@ -100,6 +102,7 @@ class CapsForm(forms.Form):
             tokens=given["tokens"],
             usd=given["usd"],
             seconds=None if given["minutes"] is None else round(60 * given["minutes"]),
+            judge_tokens=given["judge_tokens"],
             judge_usd=given["judge_usd"],
             proposer_usd=given["proposer_usd"],
             proposer_tokens=given["proposer_tokens"],
@@ -204,9 +207,25 @@ class SearchStartForm(CapsForm):
     )
     margin = forms.FloatField(
         min_value=0,
-        max_value=50,
+        max_value=100 * MAX_MARGIN,
         initial=100 * _SETTINGS.margin,
         label="Points that a cheaper model may be worse by",
+    )
+    model_rollouts = forms.IntegerField(
+        min_value=2,
+        max_value=100_000,
+        initial=_SETTINGS.model_rollouts,
+        required=False,
+        label="Rollouts to tell models apart",
+        help_text="On train tasks; only where there are models to choose among.",
+    )
+    model_pairs = forms.IntegerField(
+        min_value=MIN_PAIRS,
+        max_value=100_000,
+        initial=_SETTINGS.model_pairs,
+        required=False,
+        label="Pairs to test models with",
+        help_text="Two rollouts each. A model that ties needs 62 at 10 points, 122 at 5.",
     )
     cost_weight = forms.FloatField(
         min_value=0,
@@ -271,6 +290,8 @@ class SearchStartForm(CapsForm):
             alpha=given["alpha"],
             margin=given["margin"] / 100,
             models=tuple(model.pk for model in given["models"]),
+            model_rollouts=given["model_rollouts"] or _SETTINGS.model_rollouts,
+            model_pairs=given["model_pairs"] or _SETTINGS.model_pairs,
             safety=_listed(given["safety"]),
             cost_weight=given["cost_weight"] / 100,
             test=given["test"],
@@ -321,6 +342,8 @@ def like(search: Search) -> Mapping[str, Any]:
         "alpha": settings.alpha,
         "margin": 100 * settings.margin,
         "models": list(settings.models),
+        "model_rollouts": settings.model_rollouts,
+        "model_pairs": settings.model_pairs,
         "safety": ", ".join(settings.safety),
         "protected": ", ".join(settings.protected),
         "cost_weight": 100 * settings.cost_weight,

@@ -31,6 +31,11 @@ def search_certificate(
     request: HttpRequest, project_id: int, search_id: int, comparison_id: int
 ) -> HttpResponse:
     search, found = _certificate(request, project_id, search_id, comparison_id)
+    diff_url = ""
+    if found.harness_id is not None:
+        diff_url = reverse(
+            "web:harness_diff", args=[project_id, search.seed_harness_id, found.harness_id]
+        )
     return page(
         request,
         "web/search_certificate.html",
@@ -43,6 +48,7 @@ def search_certificate(
         ],
         search=search,
         comparison_id=comparison_id,
+        diff_url=diff_url,
         **_context(found),
     )
 

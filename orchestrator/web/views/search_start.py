@@ -26,9 +26,13 @@ from orchestrator.web.search_queries import newest_environment
 FORECAST = "forecast"
 """Name of the button that works the forecast out without starting anything."""
 BUDGET_FIELDS = ("rollouts", "certify_pairs", "twin_pairs")
-CAP_FIELDS = ("tokens", "usd", "minutes", "judge_usd", "proposer_tokens", "proposer_usd")
+CAP_FIELDS = (
+    *("tokens", "usd", "minutes", "judge_tokens", "judge_usd"),
+    *("proposer_tokens", "proposer_usd"),
+)
+MODEL_FIELDS = ("margin", "model_rollouts", "model_pairs")
 MORE_FIELDS = (
-    *("alpha", "max_certificates", "margin", "cost_weight", "safety", "protected"),
+    *("alpha", "max_certificates", "cost_weight", "safety", "protected"),
     *("test_replicates", "concurrency"),
 )
 WHERE = (
@@ -82,7 +86,10 @@ def search_new(request: HttpRequest, project_id: int) -> HttpResponse:
         budget_fields=[form[name] for name in BUDGET_FIELDS],
         cap_fields=[form[name] for name in CAP_FIELDS],
         more_fields=[form[name] for name in MORE_FIELDS],
-        is_more_open=any(name in form.errors for name in (*CAP_FIELDS, *MORE_FIELDS)),
+        model_fields=[form[name] for name in MODEL_FIELDS],
+        is_more_open=any(
+            name in form.errors for name in (*CAP_FIELDS, *MORE_FIELDS, *MODEL_FIELDS)
+        ),
         FORECAST=FORECAST,
     )
 

@@ -8,7 +8,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from optimizer.models import HarnessVersion, Proposal, Search, SearchState
@@ -268,10 +268,7 @@ def _actions(search: Search, view: search_queries.SearchView) -> list[Action]:
 def _diff_url(project_id: int, before: HarnessVersion, after: HarnessVersion | None) -> str:
     if after is None or after.pk == before.pk:
         return ""
-    try:
-        return reverse("web:harness_diff", args=[project_id, before.pk, after.pk])
-    except NoReverseMatch:
-        return ""
+    return reverse("web:harness_diff", args=[project_id, before.pk, after.pk])
 
 
 @login_required
