@@ -229,6 +229,9 @@ def entropy(logits_NV: Tensor, temperature: float = 1.0) -> Tensor:
 
 def logits(hidden_NH: Tensor, weight_VH: Tensor) -> Tensor:
     """Head product, in fp32 or better."""
+    if hidden_NH.is_cuda and hidden_NH.dtype in (torch.bfloat16, torch.float16):
+        # Summed in fp32 and not rounded to half precision on the way out.
+        return torch.mm(hidden_NH, weight_VH.T, out_dtype=torch.float32)
     product = hidden_NH @ weight_VH.T
     return product.to(_accurate(product.dtype))
 
