@@ -166,3 +166,79 @@ def test_random_files_pass(seed: int) -> None:
         )
     problems = [report for report in check_document({"cases": cases}) if report.problems]
     assert problems == []
+
+
+def random_logits_input(random: Random) -> dict[str, Any]:
+    """The same from logits and ids; roles run over tokens, the first of which is no target."""
+    given = random_input(random)
+    given["policy_temperature"] = random.choice([1.0, 0.7])
+    given["env_temperature"] = random.choice([1.0, 1.3])
+    given["sequences"] = []
+    for row in given.pop("rollouts"):
+        roles = f"C{row['roles']}"
+        given["sequences"].append(
+            {
+                "group": row["group"],
+                "reward": row["reward"],
+                "status": row["status"],
+                "roles": roles,
+                "token_ids": [random.randrange(5) for _ in roles],
+                "logits": [[random.uniform(-2, 2) for _ in range(5)] for _ in roles],
+                "old_logprobs": row["old_logprobs"],
+            }
+        )
+    return given
+
+
+def expected_from_logits(given: dict[str, Any]) -> dict[str, Any]:
+    rollouts, softmax, temperatures = [], [], []
+    for row in given["sequences"]:
+        logprobs, chances, scales = [], [], []
+        for t, wanted in enumerate(row["token_ids"][1:]):
+            is_action = row["roles"][t + 1] == "A"
+            scale = given["policy_temperature" if is_action else "env_temperature"]
+            powers = [math.exp(value / scale) for value in row["logits"][t]]
+            chances.append([power / math.fsum(powers) for power in powers])
+            scales.append(scale)
+            logprobs.append(math.log(chances[-1][wanted]))
+        rollouts.append({**row, "roles": row["roles"][1:], "logprobs": logprobs})
+        softmax.append(chances)
+        temperatures.append(scales)
+    expected = expected_of({**given, "rollouts": rollouts})
+    slopes = expected.pop("grad_logprobs")
+    expected["grad_logits"] = [
+        [
+            *(
+                [
+                    slopes[i][t] / temperatures[i][t] * ((v == row["token_ids"][t + 1]) - p)
+                    for v, p in enumerate(chances)
+                ]
+                for t, chances in enumerate(softmax[i])
+            ),
+            [0.0] * 5,
+        ]
+        for i, row in enumerate(given["sequences"])
+    ]
+    return expected
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_files_of_logits_pass(seed: int) -> None:
+    random = Random(seed)
+    cases = []
+    for number in range(20):
+        given = random_logits_input(random)
+        checks = ["finite", "split_invariant", "rows_sum_to_zero"]
+        if given["lambda"] == 0.0:
+            checks += ["lambda_zero_bitwise", "env_path_not_executed"]
+        cases.append(
+            {
+                "id": str(number),
+                "kind": "logits",
+                "input": given,
+                "expected": expected_from_logits(given),
+                "checks": checks,
+            }
+        )
+    problems = [report for report in check_document({"cases": cases}) if report.problems]
+    assert problems == []
