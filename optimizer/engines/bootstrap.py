@@ -73,19 +73,32 @@ class _Halving:
         order = passes(self.task.train, self.task.seed, "train")
         self._run([SEED], list(islice(order, n)), Phase.EVIDENCE, "watching the seed harness")
         known = self.server.edits(Ask(0, SEED, tuple(self.rows)))
-        edits = [edit for edit in known if edit.is_demonstration]
-        if not edits:
+        proposed = [edit for edit in known if edit.is_demonstration]
+        if not proposed:
             return self._found([], [], "no demonstration was proposed")
+        edits, usable = self._leaving_tasks(proposed)
+        if not edits:
+            return self._found([], [], "no train task is left to try demonstrations on")
         sets = self._sets(edits)
-        sources = {source for edit in edits for source in edit.sources}
-        usable = [task for task in self.task.train if task.key not in sources]
-        if not usable:
-            raise SearchInvalid("train: needs a task that no demonstration was made from")
         left = self._halve(sets, usable)
         base = self._mean(SEED) or 0.0
         ranked = [c for c in left if c.edits and (self._mean(c) or 0.0) > base]
         reason = "its rollouts are spent" if ranked else "no set of demonstrations beats the seed"
         return self._found(ranked, sets, reason)
+
+    def _leaving_tasks(self, proposed: list[Edit]) -> tuple[list[Edit], list[TaskRef]]:
+        """The first demonstrations of which none shows the answer of half of the train tasks, and
+        those tasks.
+        """
+        keys = {task.key for task in self.task.train}
+        kept: list[Edit] = []
+        shown: set[str] = set()
+        for edit in proposed:
+            grown = shown | (keys & set(edit.sources))
+            if 2 * len(grown) <= len(keys):
+                kept.append(edit)
+                shown = grown
+        return kept, [task for task in self.task.train if task.key not in shown]
 
     def _sets(self, edits: list[Edit]) -> list[Candidate]:
         """None twice; fewer than asked for where there are not so many subsets."""

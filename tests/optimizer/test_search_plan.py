@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from optimizer.search_plan import NeedRollouts, next_step
 from optimizer.statistics import Verdict
 from tests.optimizer.build import add, put
 from tests.optimizer.playing import plan, play
-from tests.optimizer.worlds import AdditiveWorld, NullWorld, TerminalWorld, additive_edits
+from tests.optimizer.worlds import AdditiveWorld, NullWorld, TerminalWorld, additive_edits, tasks
 
 DEMONSTRATIONS = tuple(add(f"{i:04d}") for i in range(1, 9))
 
@@ -58,6 +59,25 @@ def test_every_engine_climbs_a_plain_hill_within_its_budget(engine: str) -> None
     on_train = [key for key in played.asked if key[1].startswith("train")]
     assert len(on_train) <= subject.search_rollouts
     assert len(played.asked) == len(set(played.asked)) <= subject.max_rollouts
+
+
+@pytest.mark.parametrize("engine", ["factorial", "bootstrap"])
+@pytest.mark.parametrize("n", [1, 2, 4, 5, 9])
+def test_a_few_train_tasks_with_demonstrations_are_enough(engine: str, n: int) -> None:
+    """Not on those that they show the answer of."""
+    train = tasks("train", n)
+    edits = [replace(add(task.key[6:]), sources=(task.key,)) for task in train]
+    settings = {} if engine == "bootstrap" else {"entry_support": 0}
+    subject = plan(train=train, engine=engine, engine_settings=settings, certify_pairs=8)
+    played = play(subject, TerminalWorld(), edits)
+    assert played.finished.is_measured
+    shown = {edit.sha256: edit.sources[0] for edit in edits}
+    keys = {c.candidate.key: c.candidate for c in played.finished.tried}
+    for row in played.rows:
+        if row.task.startswith("train") and row.candidate in keys:
+            assert row.task not in {shown[e.sha256] for e in keys[row.candidate].edits}
+    if n > 1:
+        assert any(key != SEED.key for key in keys)
 
 
 def test_nothing_is_claimed_where_nothing_helps() -> None:

@@ -157,7 +157,8 @@ class _Screening:
     def _propose(self) -> None:
         if self.rounds >= self.settings.max_rounds:
             return
-        known = self.server.edits(Ask(self.rounds, SEED, tuple(self.rows)))
+        asked = self.server.edits(Ask(self.rounds, SEED, tuple(self.rows)))
+        known = [edit for edit in asked if len(self._shown_by(edit)) < len(self.task.train)]
         self.rounds += 1
         have = {edit.sha256: i for i, edit in enumerate(self.edits)}
         waiting = []
@@ -210,8 +211,22 @@ class _Screening:
         return list(next_wave(self._pool(), tuple(self.observations), taken, sizes, seed))
 
     def _pool(self) -> Pool:
-        plain = Pool(tuple(self.edits), (), self.settings.max_demonstrations)
+        plain = Pool(tuple(self.edits), (), self._max_demonstrations())
         return with_leaders(plain, tuple(self.observations), self.settings.leaders)
+
+    def _max_demonstrations(self) -> int:
+        """So few that each bundle leaves a train task whose answer is not in the prompt."""
+        shown = sorted((len(self._shown_by(edit)) for edit in self.edits), reverse=True)
+        most = self.settings.max_demonstrations
+        while most > 1 and sum(shown[:most]) >= len(self.task.train):
+            most -= 1
+        return most
+
+    def _shown_by(self, edit: Edit) -> set[str]:
+        """Train tasks whose answers stand in it."""
+        if not _is_copy(edit):
+            return set()
+        return {task.key for task in self.task.train} & set(edit.sources)
 
     def _learn(
         self, whose: Sequence[Bundle], requests: Sequence[Request], planned: int, text: str
@@ -235,8 +250,10 @@ class _Screening:
         per_arm = self.race_rollouts // len(runners) if len(runners) > 1 else 0
         predicted = {b: known.sum_of(pool.columns(b)) for b in runners}
         lanes: dict[Bundle, list[Request]] = {b: [] for b in runners}
-        if per_arm:
-            together = tuple(sorted({i for b in runners for i in b}))
+        together = tuple(sorted({i for b in runners for i in b}))
+        shown = {key for i in together for key in self._shown_by(self.edits[i])}
+        # Where their demonstrations leave no task to race on, the model alone ranks them.
+        if per_arm and len(shown) < len(self.task.train):
             for task in self._tasks(per_arm, together):
                 for bundle in runners:
                     lanes[bundle].append(self._request(Phase.RACE, bundle, task))
