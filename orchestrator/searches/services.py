@@ -77,15 +77,15 @@ def problems_with(project: Project, form: SearchForm) -> list[str]:
         found.append(
             f"Unknown proposers: {', '.join(other)}. Known are {', '.join(proposers.KNOWN)}."
         )
+    ids = {raw.get("id") for raw in form.rubric_version.spec.get("criteria") or ()}
     offline = settings.proposer_settings.get(proposers.OFFLINE, {})
-    if problem := proposers.settings_problem(offline):
+    if problem := proposers.settings_problem(offline, ids):
         found.append(problem)
     for name in proposers.outside(settings.proposers):
         try:
             Terms.from_json(settings.proposer_settings.get(name, {}))
         except (ValueError, TypeError) as exc:
             found.append(f"proposer_settings of {name}: {exc}")
-    ids = {raw.get("id") for raw in form.rubric_version.spec.get("criteria") or ()}
     if missing := [id for id in settings.safety if id not in ids]:
         found.append(f"safety: the rubric has no criterion {', '.join(missing)}.")
     splits = list(form.environment_version.tasks.values_list("split", flat=True))

@@ -14,6 +14,7 @@ from optimizer.models import Budget, Candidate, Search, SearchState
 from orchestrator.runs.models import Rollout, Run, RunState
 from orchestrator.runs.services import cancel_run
 from orchestrator.searches import releases
+from orchestrator.searches.proposers import public_criteria
 from orchestrator.searches.releases import ReleaseRefused
 from orchestrator.searches.services import (
     SearchRefused,
@@ -74,8 +75,19 @@ def test_unknown_names_are_told(people: People) -> None:
         start(people, safety=["kindness"])
     with pytest.raises(SearchRefused, match="Unknown operators: magic"):
         start(people, proposer_settings={"offline": {"operators": ["magic"]}})
+    with pytest.raises(SearchRefused, match="no criterion kindness that an agent may know"):
+        start(people, proposer_settings={"offline": {"criteria": ["kindness"]}})
     with pytest.raises(SearchRefused, match="engine_settings"):
         start(people, engine_settings={"speed": 3})
+
+
+def test_operators_know_the_names_of_the_criteria_that_people_list(people: People) -> None:
+    search = start(people)
+    criteria = search.rubric_version.spec["criteria"] if search.rubric_version else []
+    first = criteria[0]
+    (known,) = public_criteria(search, [first["id"]])
+    assert (known.id, known.text) == (first["id"], first.get("name") or first["id"])
+    assert public_criteria(search, []) == []
 
 
 def test_settings_come_back_from_json_as_they_were() -> None:
