@@ -14,11 +14,10 @@ from orchestrator.judging.accounts import ROLLOUTS, BudgetExceeded, accounts_of
 from orchestrator.runs.models import Purpose, Rollout, RolloutState, Run
 from orchestrator.runs.services import PlannedRollout
 from orchestrator.searches.asking import ask_for_run
-from orchestrator.searches.rows import rollouts_of
+from orchestrator.searches.rows import ASKED_AGAIN, REPEATED
 from orchestrator.searches.settings import SearchSettings
 from orchestrator.searches.spending import AGENT, scope_of
 
-PHASE = "retry"
 NOT_LOST = frozenset({"action_rejected", "action_too_large", "step_limit", "context_overflow"})
 """Causes that the agent's own doing may have brought: a repeat would only roll the dice again."""
 
@@ -28,9 +27,9 @@ def repeat_lost(
 ) -> Run | None:
     """A run of what the newest run lost, as far as the account for repeats goes; None: nothing."""
     search_run = search.search_runs.get(run=latest)
-    if search_run.phase in (PHASE, "preflight", "test"):
+    if search_run.phase in (REPEATED, "preflight", "test"):
         return None
-    lost = lost_in(search, latest)[: left_for_repeats(search)]
+    lost = lost_in(latest)[: left_for_repeats(search)]
     if not lost:
         return None
     try:
@@ -38,7 +37,7 @@ def repeat_lost(
             search=search,
             settings=settings,
             key=f"retry-{latest.pk}",
-            phase=PHASE,
+            phase=REPEATED,
             label="Again after infrastructure errors",
             purpose=Purpose(latest.purpose),
             plan=[PlannedRollout(r.harness_id, r.task, r.replicate) for r in lost],
@@ -49,17 +48,16 @@ def repeat_lost(
         return None  # of money or time: the rollouts stay lost, the search goes on without
 
 
-def lost_in(search: Search, run: Run) -> Sequence[Rollout]:
-    return [
-        rollout
-        for rollout in rollouts_of(search)
-        if rollout.run_id == run.pk
-        and rollout.state == RolloutState.ERRORED
-        and rollout.cause not in NOT_LOST
-    ]
+def lost_in(run: Run) -> Sequence[Rollout]:
+    return list(
+        run.rollouts.filter(state=RolloutState.ERRORED)
+        .exclude(cause__in=(*NOT_LOST, *ASKED_AGAIN))
+        .select_related("task")
+        .order_by("id")
+    )
 
 
 def left_for_repeats(search: Search) -> int:
-    scope = f"{scope_of(search.pk)}/{PHASE}"
+    scope = f"{scope_of(search.pk)}/{REPEATED}"
     rows = accounts_of([scope], AGENT).get(ROLLOUTS, [])
     return max(0, min((int(row.cap - row.used - row.reserved) for row in rows), default=0))

@@ -8,6 +8,8 @@ row has a rollout of its own behind it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
 
 from django.db.models import Q, QuerySet
 
@@ -20,12 +22,21 @@ from optimizer.models import Candidate, HarnessVersion, Search, SearchRun
 from optimizer.store import load_harness, store_harness
 from orchestrator.environments.models import Task
 from orchestrator.grading.policies import rewards
-from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout, RolloutState, RunState
+from orchestrator.runs.models import (
+    ENDED_RUN_STATES,
+    OPEN_ROLLOUT_STATES,
+    Purpose,
+    Rollout,
+    RolloutState,
+    RunState,
+)
 from orchestrator.runs.services import PlannedRollout
 from orchestrator.searches.learning import WHOLE, left_out_of
 
 ASKED_AGAIN = ("run_failed", "budget_spent")
 """Causes of a rollout that could not be had: it is asked for again when the search goes on."""
+REPEATED = "retry"
+"""Phase of a run that repeats what another has lost."""
 TWIN_STEP = 10_000_000
 """Above every replicate that an engine or the A/A twin asks for."""
 STATUS = {
@@ -38,18 +49,18 @@ STATUS = {
 def rollouts_of(search: Search) -> list[Rollout]:
     """Those that count, in the order of their runs; of a repeat the newest attempt."""
     found: dict[tuple[int, int, int], Rollout] = {}
-    query = (
-        Rollout.objects.filter(run__search_run__search=search)
-        .exclude(run__search_run__phase__in=WHOLE)
-        .exclude(state__in=(*OPEN_ROLLOUT_STATES, RolloutState.CANCELLED))
-        .exclude(cause__in=ASKED_AGAIN)
-        .select_related("task", "run__rubric_version", "run__search_run")
-        .prefetch_related("verdicts")
-        .order_by("run_id", "id")
-    )
-    for rollout in query:
+    query = _counted().filter(run__search_run__search=search)
+    for rollout in query.exclude(run__search_run__phase__in=WHOLE).order_by("run_id", "id"):
         found[rollout.harness_id, rollout.task_id, rollout.replicate] = rollout
     return list(found.values())
+
+
+def _counted() -> QuerySet[Rollout]:
+    return (
+        Rollout.objects.exclude(state__in=(*OPEN_ROLLOUT_STATES, RolloutState.CANCELLED))
+        .exclude(cause__in=ASKED_AGAIN)
+        .select_related("task", "run__rubric_version", "run__search_run")
+    )
 
 
 def barren_runs(search: Search) -> QuerySet[SearchRun]:
@@ -60,16 +71,32 @@ def barren_runs(search: Search) -> QuerySet[SearchRun]:
     ).distinct()
 
 
-def rows_of(search: Search, rollouts: Sequence[Rollout] | None = None) -> list[Row]:
-    keys = {
-        (harness_id, twin): key
-        for harness_id, twin, key in search.candidates.values_list("harness_id", "twin", "key")
-    }
-    rollouts = rollouts_of(search) if rollouts is None else rollouts
-    left_out = left_out_of(search)
-    scores = rewards(rollouts, left_out)
-    return [
-        Row(
+def rows_of(search: Search) -> list[Row]:
+    """Of the runs that have ended; of a repeat the newest attempt."""
+    found: dict[tuple[int, str, int], Row] = {}
+    left_out = tuple(left_out_of(search).items())
+    asked = search.search_runs.exclude(phase__in=WHOLE).filter(run__state__in=ENDED_RUN_STATES)
+    for run_id, made_at in asked.order_by("run_id").values_list("run_id", "run__created_at"):
+        found.update(_rows_of_run(search.pk, run_id, made_at, left_out))
+    return list(found.values())
+
+
+@lru_cache(maxsize=4_096)
+def _rows_of_run(
+    search_id: int, run_id: int, made_at: datetime, left_out: tuple[tuple[str, str], ...]
+) -> dict[tuple[int, str, int], Row]:
+    """Kept, since a run that has ended does not change and a search looks at all of them after
+    each; `made_at` tells runs apart whose database was made anew.
+    """
+    rollouts = list(_counted().filter(run_id=run_id).prefetch_related("verdicts").order_by("id"))
+    barred = dict(left_out)
+    scores = rewards(rollouts, barred)
+    candidates = Candidate.objects.filter(
+        search_id=search_id, harness_id__in={rollout.harness_id for rollout in rollouts}
+    )
+    keys = {(row.harness_id, row.twin): row.key for row in candidates}
+    return {
+        (rollout.harness_id, rollout.task.key, rollout.replicate): Row(
             candidate=keys[rollout.harness_id, rollout.replicate // TWIN_STEP],
             task=rollout.task.key,
             replicate=rollout.replicate % TWIN_STEP,
@@ -77,15 +104,24 @@ def rows_of(search: Search, rollouts: Sequence[Rollout] | None = None) -> list[R
             criteria={
                 verdict.criterion: verdict.value
                 for verdict in rollout.verdicts.all()
-                if verdict.value is not None and verdict.criterion not in left_out
+                if verdict.value is not None and verdict.criterion not in barred
             },
             cost_usd=rollout.cost_usd,
             tokens=rollout.tokens_in + rollout.tokens_out,
             latency_s=rollout.latency_s,
-            phase=rollout.run.search_run.phase,
+            phase=_phase_of(rollout),
         )
         for rollout in rollouts
-    ]
+    }
+
+
+def _phase_of(rollout: Rollout) -> str:
+    """A repeat belongs to what it repeats."""
+    phase = rollout.run.search_run.phase
+    if phase != REPEATED:
+        return phase
+    is_pair = rollout.run.purpose == Purpose.CERTIFY
+    return str(contract.Phase.CERTIFY if is_pair else contract.Phase.SCREEN)
 
 
 def planned(search: Search, requests: Sequence[Request]) -> list[PlannedRollout]:

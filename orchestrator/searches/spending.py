@@ -8,17 +8,19 @@ search proper cannot eat what is set aside for the certificate and the sealed te
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 
 from django.db.models import Max, Sum
 
 from optimizer.harness import Harness
-from optimizer.models import Budget, Search, SearchRun
+from optimizer.models import Budget, Proposal, Search, SearchRun
 from optimizer.skills import estimated_tokens
 from orchestrator.environments.models import Split, Task
 from orchestrator.judging import accounts
 from orchestrator.judging.accounts import MICRO_USD, MILLISECONDS, ROLLOUTS, TOKENS
-from orchestrator.runs.models import Rollout, RolloutState, Run
+from orchestrator.proposing.names import HANDED_IN
+from orchestrator.runs.models import ENDED_RUN_STATES, Rollout, RolloutState, Run
 from orchestrator.runs.purse import CAUSE
 from orchestrator.searches.rows import ASKED_AGAIN
 from orchestrator.searches.settings import SearchSettings, Shares, shares_of
@@ -128,21 +130,24 @@ def reserve_run(
 
 def settle_run(*, search_run: SearchRun) -> None:
     """Books what a run that has ended really took; rollouts that never started are free again."""
-    run = search_run.run
-    totals = Rollout.everything.filter(run=run).aggregate(
-        given=Sum("tokens_in"), taken=Sum("tokens_out"), usd=Sum("cost_usd")
-    )
     accounts.settle(
         scopes=_scopes(search_run.search_id, search_run.phase),
         role=AGENT,
-        key=run.key or "",
-        amounts={
-            ROLLOUTS: _counted(run),
-            TOKENS: (totals["given"] or 0) + (totals["taken"] or 0),
-            MICRO_USD: accounts.micro_usd(totals["usd"] or 0.0),
-            MILLISECONDS: round(1e3 * _wall_s(run)),
-        },
+        key=search_run.run.key or "",
+        amounts=_taken_by(search_run.run),
     )
+
+
+def _taken_by(run: Run) -> dict[str, int]:
+    totals = Rollout.everything.filter(run=run).aggregate(
+        given=Sum("tokens_in"), taken=Sum("tokens_out"), usd=Sum("cost_usd")
+    )
+    return {
+        ROLLOUTS: _counted(run),
+        TOKENS: (totals["given"] or 0) + (totals["taken"] or 0),
+        MICRO_USD: accounts.micro_usd(totals["usd"] or 0.0),
+        MILLISECONDS: round(1e3 * _wall_s(run)),
+    }
 
 
 def _bounds(search: Search, n: int) -> dict[str, float]:
@@ -211,6 +216,10 @@ def raise_caps(search: Search, before: SearchSettings, after: SearchSettings) ->
     """Needs a transaction. Why a cap cannot be changed so; empty when all are."""
     scope, parts, caps = scope_of(search.pk), shares(search, after), caps_of(after)
     old = caps_of(before)
+    new = caps.keys() - old.keys()
+    if problem := _added_too_late(search, new):
+        return problem
+    spent = _spent(search) if new else {}
     for role, unit in old.keys() - caps.keys():
         Budget.objects.filter(scope__in=_family(scope), role=role, unit=unit).delete()
     wanted = [(scope, role, unit, cap) for (role, unit), cap in caps.items()]
@@ -219,13 +228,47 @@ def raise_caps(search: Search, before: SearchSettings, after: SearchSettings) ->
         for (unit, name), cap in share_caps(parts, caps).items()
     ]
     for account, role, unit, cap in wanted:
-        accounts.open_account(scope=account, role=role, unit=unit, cap=cap)
+        budget = accounts.open_account(scope=account, role=role, unit=unit, cap=cap)
+        if (role, unit) in new:
+            # A cap is of the whole search: it counts what was taken before there was one.
+            budget.used = spent.get((account, role, unit), 0)
+            budget.save(update_fields=["used"])
         if not accounts.raise_cap(scope=account, role=role, unit=unit, cap=cap):
             return (
                 f"{accounts.shown(unit, cap)} is less than the {role} has spent or set aside "
                 f"({account.removeprefix(scope).strip('/') or 'in all'})."
             )
     return ""
+
+
+def _added_too_late(search: Search, new: Collection[tuple[str, str]]) -> str:
+    """What was on its way without a cap would not be booked; what judges took nobody has noted."""
+    # Whoever asks for a run holds the same row.
+    Search.objects.select_for_update().only("pk").get(pk=search.pk)
+    roles = {role for role, _ in new}
+    asked = search.search_runs.all()
+    if JUDGE in roles and asked.exists():
+        return "Judges were not capped from the start; what they have taken so far is not known."
+    if AGENT in roles and asked.exclude(run__state__in=ENDED_RUN_STATES).exists():
+        return "A run is under way that was not capped so. Pause the search and wait for its end."
+    waiting = search.proposals.filter(state=Proposal.State.WAITING).exclude(proposer=HANDED_IN)
+    if PROPOSER in roles and waiting.exists():
+        return "A proposer is at work that was not capped so. Pause the search and wait for it."
+    return ""
+
+
+def _spent(search: Search) -> dict[tuple[str, str, str], int]:
+    """By account, role and unit: of the agent in all its runs, and of the proposers."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    for search_run in search.search_runs.select_related("run"):
+        for unit, amount in _taken_by(search_run.run).items():
+            for scope in _scopes(search.pk, search_run.phase):
+                found[scope, AGENT, unit] += amount
+    proposed = search.proposals.aggregate(tokens=Sum("tokens"), usd=Sum("cost_usd"))
+    scope = scope_of(search.pk)
+    found[scope, PROPOSER, TOKENS] = proposed["tokens"] or 0
+    found[scope, PROPOSER, MICRO_USD] = accounts.micro_usd(proposed["usd"] or 0.0)
+    return found
 
 
 def _family(scope: str) -> list[str]:

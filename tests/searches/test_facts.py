@@ -30,7 +30,7 @@ from tests.base import People
 from tests.searches.build import told
 from tests.searches.playing import demonstrations_help, nothing_helps, play, start
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 def say(text: str, **more: Any) -> Edit:
@@ -61,7 +61,8 @@ def test_what_is_lost_to_infrastructure_is_repeated_once_and_booked_apart(people
     }
     budget = Budget.objects.get(scope=f"search:{search.pk}/retry", unit=ROLLOUTS)
     assert (budget.used, budget.reserved) == (2, 0)
-    assert all(row.score is not None for row in rows_of(search) if row.phase == "retry")
+    assert all(row.score is not None for row in rows_of(search))
+    assert {row.phase for row in rows_of(search)} == {"evidence", "screen", "race", "certify"}
 
 
 def test_a_world_that_only_errs_gives_no_verdict_and_no_zero(people: People) -> None:
@@ -81,7 +82,7 @@ def test_a_world_that_only_errs_gives_no_verdict_and_no_zero(people: People) -> 
 
 
 def test_an_agents_own_fault_is_not_tried_again(people: People) -> None:
-    search = start(people)
+    start(people)
     play(until=lambda: Run.objects.filter(search_run__phase="evidence").exists())
     run = Run.objects.get(search_run__phase="evidence")
     play(until=lambda: Run.objects.filter(search_run__phase="screen").exists())
@@ -90,7 +91,7 @@ def test_an_agents_own_fault_is_not_tried_again(people: People) -> None:
     )
     from orchestrator.searches.retries import lost_in
 
-    assert lost_in(search, run) == []
+    assert lost_in(run) == []
 
 
 # --- preflight ----------------------------------------------------------------------------------
@@ -253,6 +254,7 @@ def test_offline_proposers_say_the_same_whenever_they_are_asked(people: People) 
 # --- ledger -------------------------------------------------------------------------------------
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_share_and_the_whole_hold_whatever_runs_in_parallel() -> None:
     for scope, cap in (("search:9", 25), ("search:9/search", 20), ("search:9/certify", 20)):
         accounts.open_account(scope=scope, role=AGENT, unit=ROLLOUTS, cap=cap)
