@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from optimizer.models import Budget, SearchState
+from optimizer.models import Budget, Comparison, Search, SearchState
 from orchestrator.runs.models import Rollout, Run
-from orchestrator.searches.services import (
+from orchestrator.searches.services import SearchRefused, approve, decline, nudge, set_budget
     SearchRefused,
     set_budget,
 )
 from orchestrator.searches.settings import BudgetSettings
 from tests.base import People
+from tests.searches.build import told
 from tests.searches.playing import play, start
 
 pytestmark = pytest.mark.django_db
@@ -38,3 +39,29 @@ def test_a_cap_that_comes_later_counts_what_was_taken_before(people: People) -> 
         assert sum(part.used for part in parts) == 100 * taken
         set_budget(actor=people.editor, search=search, budget=BudgetSettings(104))
         assert not Budget.objects.filter(unit="tokens").exists()
+
+
+def test_a_release_names_the_certificate_of_what_is_released(people: People) -> None:
+    """The last of several need not be the one."""
+    search = start(people)
+    play()
+    first = Comparison.objects.get(method="e_process")
+    Comparison.objects.create(
+        project=search.project,
+        search=search,
+        split="select",
+        method="e_process",
+        verdict="not_improved",
+        pairs=16,
+        coverage=1.0,
+        details={"number": 2, "harness": "another"},
+    )
+    assert approve(actor=people.editor, search=Search.objects.get()).certificate == first
+
+
+def test_words_of_people_lose_what_no_database_keeps(people: People) -> None:
+    search = start(people)
+    play()
+    assert nudge(actor=people.editor, search=search, text="a\x00b\ud800").text == "ab?"
+    decline(actor=people.editor, search=search, note="too\x00 long")
+    assert any("too long" in payload["text"] for payload in told(search, "decision"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from functools import partial
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_a_search_ends_the_same_whatever_is_killed(
     draw = random.Random(11)
     for target in sorted(draw.sample(range(1, len(facts(calm)) - 8), KILLS)):
         wait_until(
-            lambda target=target: ended(shaken) >= target or has_ended(shaken),
+            partial(has_come_to, shaken, target),
             limit_s=LIMIT_S,
             what=f"{target} rollouts; {stack.output[-1000:]}",
         )
@@ -85,6 +86,10 @@ def kill_worker(stack: LiveStack) -> None:
 def ended(search: Search) -> int:
     rollouts = Rollout.objects.filter(run__search_run__search=search)
     return rollouts.exclude(state__in=OPEN_ROLLOUT_STATES).count()
+
+
+def has_come_to(search: Search, target: int) -> bool:
+    return ended(search) >= target or has_ended(search)
 
 
 def has_ended(search: Search) -> bool:

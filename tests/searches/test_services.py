@@ -33,7 +33,7 @@ from tests.runs.drive import assert_gapless, make_harness
 from tests.searches.build import told
 from tests.searches.playing import make_form, nothing_helps, play, start
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 def state_of(search: Search) -> str:
