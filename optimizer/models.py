@@ -3,7 +3,7 @@ comparisons.
 
 A harness is a map from component to blob, addressed by its hash. A comparison is the evidence for
 one claim and is never revised. Searches keep their configuration and seed; everything else about
-their progress is a function of the rollouts that exist (`optimizer.search`).
+their progress is a function of the rollouts and proposals that exist (`optimizer.search_plan`).
 """
 
 from __future__ import annotations
@@ -382,11 +382,11 @@ class Budget(models.Model):
     """A cap that cannot be overshot: reserve before spending, settle or refund after."""
 
     scope = models.CharField(max_length=64)
-    """What is budgeted, for instance `climb:7`."""
+    """What is budgeted, for instance `climb:7`, or a part of it, `search:7/certify`."""
     role = models.CharField(max_length=16)
     """agent, judge, proposer or trainer."""
     unit = models.CharField(max_length=16)
-    """rollouts, tokens, usd or seconds."""
+    """rollouts, tokens, micro_usd or milliseconds."""
     cap = models.FloatField()
     used = models.FloatField(default=0)
     reserved = models.FloatField(default=0)
