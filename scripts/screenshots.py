@@ -117,7 +117,12 @@ def places(page: Page) -> dict[str, str]:
     solved = page.locator("[data-rows] tbody tr:has(.pill.good) a.main-link")
     rows = solved if solved.count() else page.locator("[data-rows] tbody a.main-link")
     rollout = address_of(page, rows.first.get_attribute("href"))
-    return {"overview": home, "ladder": ladder, "run": run, "trace": rollout}
+    pages = {"overview": home, "ladder": ladder, "run": run, "trace": rollout}
+    page.goto(ladder)
+    search = page.get_by_role("link", name="The whole search")
+    if search.count():
+        pages["search"] = address_of(page, search.first.get_attribute("href"))
+    return pages
 
 
 def address_of(page: Page, href: str | None) -> str:

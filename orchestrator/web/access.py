@@ -32,6 +32,7 @@ def run_for_view(actor: Actor, project_id: int, run_id: int) -> Run:
             "rubric_version__rubric",
             "model",
             "stream",
+            "search_run__search",
         ),
         project_for_view(actor, project_id),
         run_id,

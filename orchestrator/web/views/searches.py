@@ -122,7 +122,7 @@ ACTIONS = {
             "cancel",
             "Cancel search",
             "stop",
-            (*LIVE, SearchState.AWAITING_APPROVAL),
+            LIVE,
             "The search is cancelled. What was measured stays.",
             confirm="Cancel this search? What was measured stays; the run under way is given up.",
             is_danger=True,
@@ -254,6 +254,9 @@ def found_in(search: Search) -> int | None:
 
 
 def _actions(search: Search, view: search_queries.SearchView) -> list[Action]:
+    """None for a part of a climb, which is steered on the climb's page."""
+    if search.settings.get("is_part"):
+        return []
     released = any(release.rolled_back_at is None for release in view.releases)
     found = [
         action
