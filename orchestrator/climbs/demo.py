@@ -64,7 +64,10 @@ RUBRIC: dict[str, Any] = {
     ]
 }
 
-DEMO_SETTINGS = ClimbSettings()
+DEMO_SETTINGS = ClimbSettings(
+    # Two evaluations, of the weights before and after: others would take a minute each.
+    train=TrainSettings(evaluate_every=12),
+)
 FULL_SETTINGS = ClimbSettings(
     search=SearchSettings(blocks=24, tasks_per_block=10, race_tasks=40, certify_max_pairs=150),
     train=TrainSettings(steps=40, groups=8),
