@@ -184,7 +184,8 @@ class _Screening:
 
     def _screen(self) -> None:
         waves = 0
-        while self._left_to_screen() > 0:
+        # A rest that fills no block is left: it would be a run of its own for next to nothing.
+        while self._left_to_screen() >= self.settings.tasks_per_block:
             if waves and waves % self.settings.propose_every == 0:
                 self._propose()
             bundles = self._wave()
