@@ -4,7 +4,9 @@ edits that stay buried, splits that are kept apart.
 
 from __future__ import annotations
 
+import json
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,20 +17,22 @@ from optimizer.engines import contract
 from optimizer.engines.contract import SEED, Ask, Phase, Request
 from optimizer.harness import Harness
 from optimizer.models import Budget, Candidate, Proposal, Search, SearchState, Tombstone
+from optimizer.skills import Skill
 from optimizer.store import load_harness
 from orchestrator.judging import accounts
 from orchestrator.judging.accounts import ROLLOUTS, BudgetExceeded
 from orchestrator.runs.models import Purpose, Rollout, RolloutState, Run
 from orchestrator.searches import preflight
 from orchestrator.searches.rounds import Rounds, sifted
-from orchestrator.searches.rows import TWIN_STEP, planned, rows_of, store_candidate
+from orchestrator.searches.rows import TWIN_STEP, built, planned, rows_of, store_candidate
 from orchestrator.searches.settings import SearchSettings
 from orchestrator.searches.spending import AGENT
 from rubrics.codec import from_json
 from rubrics.types import State, Transcript, Verdict
 from tests.base import People
+from tests.runs.drive import make_harness
 from tests.searches.build import told
-from tests.searches.playing import demonstrations_help, nothing_helps, play, start
+from tests.searches.playing import demonstrations_help, make_form, nothing_helps, play, start
 
 pytestmark = pytest.mark.django_db
 
@@ -145,6 +149,29 @@ def test_two_sets_of_edits_with_one_harness_have_rollouts_of_their_own(people: P
         Request(Phase.SCREEN, contract.Candidate((edit,)), "train-1", 3, 0) for edit in (a, b)
     ]
     assert [p.replicate for p in planned(search, requests)] == [3, 3 + TWIN_STEP]
+
+
+def test_a_skill_may_come_and_go_in_a_run(people: People) -> None:
+    """gepa ends with an assertion when a component is new."""
+    shelf = Skill("counting", "Counts lines. Use it for how-many questions.", "Use `wc -l`.\n")
+    form = make_form(people.project)
+    seed = make_harness(people.project, skills=(shelf,))
+    search = start(people, replace(form, seed_harness=seed))
+    content = {"name": "sorting", "description": "Sorts lines. Use it for order.", "body": "sort\n"}
+    new = Edit(Op.APPEND, "skills", content=json.dumps(content))
+    gone = Edit(Op.DELETE, "skills", anchor="counting")
+    names = [
+        [skill.name for skill in load_harness(store_candidate(search, made).harness).skills]
+        for made in (contract.Candidate((new,)), contract.Candidate((gone,)), SEED)
+    ]
+    assert names == [["counting", "sorting"], [], ["counting"]]
+
+
+def test_an_edit_that_another_has_made_impossible_is_left_out(people: People) -> None:
+    harness = Harness(instructions="One.\n\nTwo.\n")
+    rewrite = Edit(Op.SET, "instructions.md", content="Three.")
+    cut = Edit(Op.DELETE, "instructions.md", anchor="Two.")
+    assert built(harness, [cut, rewrite]).instructions == "Three.\n"
 
 
 def test_every_score_of_a_candidate_has_a_rollout_behind_it(people: People) -> None:
