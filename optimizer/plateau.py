@@ -95,11 +95,19 @@ class Advice:
 
 
 def weigh(
-    harness: HarnessOutlook | None, weights: WeightsOutlook | None, *, unit: str = "rollout"
+    harness: HarnessOutlook | None,
+    weights: WeightsOutlook | None,
+    *,
+    headroom: float | None = None,
+    unit: str = "rollout",
 ) -> Advice:
-    """None for a way that is closed (no trainable model, nothing left to propose)."""
-    h = None if harness is None else harness_outlook(harness)
-    w = None if weights is None else weights_outlook(weights)
+    """None for a way that is closed (no trainable model, nothing left to propose).
+
+    `headroom` is what the score lacks of 1, if it is known: no gain can be larger, and one that
+    would use much of it meets the tasks that are hard for everything.
+    """
+    h = None if harness is None else _within(headroom, harness_outlook(harness), harness.cost)
+    w = None if weights is None else _within(headroom, weights_outlook(weights), weights.cost)
     best = max((o for o in (h, w) if o is not None), key=lambda o: o.rate, default=None)
     if best is None or max(o.gain for o in (h, w) if o is not None) < WORTH_WHILE:
         chosen = Next.STOP
@@ -128,6 +136,20 @@ def weights_outlook(outlook: WeightsOutlook) -> Outlook:
     mean, sd = total / precision, math.sqrt(1.0 / precision)
     gain, spread = mean * outlook.signal, sd * outlook.signal
     return Outlook(gain, gain - Z_90 * spread, gain + Z_90 * spread, gain / outlook.cost)
+
+
+def _within(headroom: float | None, outlook: Outlook, cost: float) -> Outlook:
+    """Gains saturate at the headroom H: g becomes H·(1 − exp(−g/H))."""
+    if headroom is None:
+        return outlook
+
+    def saturated(gain: float) -> float:
+        if gain <= 0.0:
+            return gain
+        return headroom * (1.0 - math.exp(-gain / headroom)) if headroom > 0.0 else 0.0
+
+    gain = saturated(outlook.gain)
+    return Outlook(gain, saturated(outlook.low), saturated(outlook.high), gain / cost)
 
 
 def expected_improvement(mean: float, sd: float) -> float:

@@ -11,9 +11,10 @@ from dataclasses import asdict
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Max
 from django.utils import timezone
 
+from optimizer.harness import DEMONSTRATIONS
 from optimizer.models import Search
 from optimizer.plateau import (
     Advice,
@@ -105,7 +106,13 @@ def advise(climb: Climb) -> Advice:
         weights = WeightsOutlook(
             _training_rungs(climb), cost=max(1, train.steps * train.groups * train.samples)
         )
-    return weigh(harness, weights)
+    return weigh(harness, weights, headroom=_headroom(climb))
+
+
+def _headroom(climb: Climb) -> float | None:
+    """What the best score on the sealed test lacks of full marks."""
+    best = climb.rungs.filter(score__isnull=False).aggregate(best=Max("score"))["best"]
+    return None if best is None else max(0.0, 1.0 - float(best))
 
 
 def _choose(climb: Climb, advice: Advice) -> tuple[Next, str]:
@@ -134,10 +141,15 @@ def _as_json(advice: Advice) -> dict[str, Any]:
 
 
 def _harness_outlook(search: Search) -> HarnessOutlook:
+    edits = list(search.edits.all())
+    has_demonstrations = any(e.in_bundle and e.component == DEMONSTRATIONS for e in edits)
     effects = [
         Effect(edit.effect_mean, edit.effect_sd, edit.in_bundle)
-        for edit in search.edits.all()
-        if edit.effect_mean is not None and edit.effect_sd is not None
+        for edit in edits
+        if edit.effect_mean is not None
+        and edit.effect_sd is not None
+        # Its effect is that of a first demonstration; the harness has that already.
+        and (edit.in_bundle or not has_demonstrations or edit.component != DEMONSTRATIONS)
     ]
     seed = search.candidates.filter(edits=[]).first()
     winner = search.candidates.filter(harness=search.outcome.get("winner")).first()

@@ -87,7 +87,7 @@ def test_where_nothing_is_left_to_try_the_weights_come_next(people: People) -> N
     assert said.startswith("Weights next: another harness search promises +0.0 points")
     climb.refresh_from_db()
     assert climb.advice["next"] == climb.advice["chosen"] == "weights"
-    assert climb.advice["weights"]["gain"] == pytest.approx(0.05)
+    assert climb.advice["weights"]["gain"] == pytest.approx(0.05, abs=0.002)
 
 
 def test_a_turn_is_taken_once(people: People) -> None:

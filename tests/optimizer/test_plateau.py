@@ -75,3 +75,12 @@ def test_expected_improvement_is_above_both_bounds(mean: float, sd: float) -> No
     found = expected_improvement(mean, sd)
     assert found >= max(mean, 0.0) - 1e-12
     assert found <= max(mean, 0.0) + sd / math.sqrt(2 * math.pi) + 1e-12
+
+
+@given(st.floats(0, 1), st.integers(0, 40))
+def test_no_gain_is_larger_than_what_the_score_lacks(headroom: float, n: int) -> None:
+    advice = weigh(HarnessOutlook([OPEN] * n, 500), WeightsOutlook([], 500), headroom=headroom)
+    for outlook in (advice.harness, advice.weights):
+        assert outlook is not None
+        assert outlook.gain <= headroom
+        assert outlook.high <= headroom
