@@ -24,7 +24,7 @@ from rubrics.codec import from_json
 from rubrics.types import Criterion, Transcript
 from rubrics.types import Step as TranscriptStep
 
-UNREAD = ("preflight", "test")
+UNREAD = ("preflight", "recheck", "test")
 """Phases of runs that nobody learns from."""
 MAX_READ = 60
 """Rollouts whose logs are read to choose among."""

@@ -12,7 +12,7 @@ from optimizer.models import Search, SearchRun
 from orchestrator.grading.policies import barred
 from rubrics.models import RubricVersion
 
-WHOLE = ("preflight", "test")
+WHOLE = ("preflight", "recheck", "test")
 """Phases whose scores are those of the whole rubric."""
 
 

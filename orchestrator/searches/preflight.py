@@ -29,6 +29,8 @@ from rubrics.grade_group import held
 from rubrics.types import RubricSpec, State, Transcript, Verdict
 
 PHASE = "preflight"
+AGAIN = "recheck"
+"""Phase of a preflight that is repeated once somebody has mended what was wrong with the last."""
 SAME = 1e-9
 
 
@@ -78,11 +80,18 @@ def _watch(search: Search, settings: SearchSettings, fence: Fence) -> Run:
     }
     refs = [TaskRef(task.key, task.family) for task in tasks.values()]
     chosen = list(islice(passes(refs, search.seed, PHASE), min(PREFLIGHT_ROLLOUTS, len(refs))))
+    before = (
+        search.search_runs.filter(
+            phase__in=(PHASE, AGAIN), run__ended_at__lt=search.resumed_at
+        ).count()
+        if search.resumed_at
+        else 0
+    )
     return ask_for_run(
         search=search,
         settings=settings,
-        key=PHASE,
-        phase=PHASE,
+        key=f"{PHASE}-{before}" if before else PHASE,
+        phase=AGAIN if before else PHASE,
         label="Preflight",
         purpose=Purpose.OPTIMISE,
         plan=[PlannedRollout(search.seed_harness_id, tasks[ref.key]) for ref in chosen],

@@ -14,6 +14,7 @@ from orchestrator.judging.accounts import ROLLOUTS, BudgetExceeded, accounts_of
 from orchestrator.runs.models import Purpose, Rollout, RolloutState, Run
 from orchestrator.runs.services import PlannedRollout
 from orchestrator.searches.asking import ask_for_run
+from orchestrator.searches.learning import WHOLE
 from orchestrator.searches.rows import ASKED_AGAIN, REPEATED
 from orchestrator.searches.settings import SearchSettings
 from orchestrator.searches.spending import AGENT, scope_of
@@ -27,7 +28,7 @@ def repeat_lost(
 ) -> Run | None:
     """A run of what the newest run lost, as far as the account for repeats goes; None: nothing."""
     search_run = search.search_runs.get(run=latest)
-    if search_run.phase in (REPEATED, "preflight", "test"):
+    if search_run.phase in (REPEATED, *WHOLE):
         return None
     lost = lost_in(latest)[: left_for_repeats(search)]
     if not lost:

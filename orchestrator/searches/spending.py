@@ -28,6 +28,7 @@ from orchestrator.searches.settings import SearchSettings, Shares, shares_of
 AGENT, JUDGE, PROPOSER = "agent", "judge", "proposer"
 SHARE_OF_PHASE: Mapping[str, str] = {
     "preflight": "search",
+    "recheck": "retry",
     "evidence": "search",
     "screen": "search",
     "race": "search",

@@ -6,8 +6,13 @@ import pytest
 
 from optimizer.models import Budget, Comparison, Search, SearchState
 from orchestrator.runs.models import Rollout, Run
-from orchestrator.searches.services import SearchRefused, approve, decline, nudge, set_budget
+from orchestrator.searches.rows import rows_of
+from orchestrator.searches.services import (
     SearchRefused,
+    approve,
+    decline,
+    nudge,
+    resume_search,
     set_budget,
 )
 from orchestrator.searches.settings import BudgetSettings
@@ -43,19 +48,12 @@ def test_a_cap_that_comes_later_counts_what_was_taken_before(people: People) -> 
 
 def test_a_release_names_the_certificate_of_what_is_released(people: People) -> None:
     """The last of several need not be the one."""
-    search = start(people)
+    start(people)
     play()
     first = Comparison.objects.get(method="e_process")
-    Comparison.objects.create(
-        project=search.project,
-        search=search,
-        split="select",
-        method="e_process",
-        verdict="not_improved",
-        pairs=16,
-        coverage=1.0,
-        details={"number": 2, "harness": "another"},
-    )
+    another = Comparison.objects.get(pk=first.pk)
+    another.pk, another.details = None, {"number": 2, "harness": "another"}
+    another.save()
     assert approve(actor=people.editor, search=Search.objects.get()).certificate == first
 
 
@@ -65,3 +63,21 @@ def test_words_of_people_lose_what_no_database_keeps(people: People) -> None:
     assert nudge(actor=people.editor, search=search, text="a\x00b\ud800").text == "ab?"
     decline(actor=people.editor, search=search, note="too\x00 long")
     assert any("too long" in payload["text"] for payload in told(search, "decision"))
+
+
+def test_a_preflight_that_found_the_model_away_is_repeated_on_resume(people: People) -> None:
+    search = start(people)
+    for _ in range(2):
+        play(lambda harness, rollout: None)
+        search.refresh_from_db()
+        assert search.state == SearchState.FAILED
+        assert "The model was away" in search.error
+        resume_search(actor=people.editor, search=search)
+    play()
+    search.refresh_from_db()
+    assert search.state == SearchState.AWAITING_APPROVAL
+    spent = Budget.objects.get(scope=f"search:{search.pk}", unit="rollouts")
+    assert spent.used == Rollout.objects.count() <= spent.cap
+    shares = Budget.objects.filter(scope__startswith=f"search:{search.pk}/", unit="rollouts")
+    assert all(share.used <= share.cap for share in shares)
+    assert {row.phase for row in rows_of(search)} == {"evidence", "screen", "race", "certify"}
