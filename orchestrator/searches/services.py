@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from optimizer.errors import SearchInvalid
 from optimizer.models import (
+    Comparison,
     HarnessVersion,
     Nudge,
     Release,
@@ -20,6 +21,7 @@ from optimizer.models import (
     SearchPhase,
     SearchState,
 )
+from optimizer.reflection.answer import storable
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.environments.models import EnvironmentVersion, Split
 from orchestrator.events.services import create_stream
@@ -220,7 +222,7 @@ def set_budget(*, actor: User, search: Search, budget: BudgetSettings) -> None:
 def nudge(*, actor: User, search: Search, text: str) -> Nudge:
     """A comment that the next reflection reads. Raises SearchRefused."""
     require(actor, search.project, Role.EDITOR)
-    text = text.strip()
+    text = storable(text).strip()
     if not text or len(text) > MAX_NUDGE:
         raise SearchRefused(f"A nudge has 1 to {MAX_NUDGE:,} characters.")
     if search.has_ended:
@@ -240,17 +242,29 @@ def approve(*, actor: User, search: Search, note: str = "") -> Release:
             environment=search.environment_version.environment,
             harness=harness,
             search=search,
-            certificate=search.comparisons.filter(method="e_process").order_by("-id").first(),
-            note=note,
+            certificate=_certificate_of(search),
+            note=storable(note),
         )
         say(search, f"{actor} approved {harness}: release {release.pk}.")
         complete_search(search=search, verdict=str(search.outcome.get("verdict", "")))
     return release
 
 
+def _certificate_of(search: Search) -> Comparison | None:
+    """That of the winner; of several the newest need not be the one."""
+    return (
+        search.comparisons.filter(
+            method="e_process", details__harness=search.outcome.get("winner_sha256")
+        )
+        .order_by("-id")
+        .first()
+    )
+
+
 def decline(*, actor: User, search: Search, note: str = "") -> None:
     """The seed stays; what was measured stays too. Raises SearchRefused."""
     require(actor, search.project, Role.EDITOR)
+    note = storable(note)
     with transaction.atomic():
         _decide(search)
         say(search, f"{actor} declined what was found.{' ' + note.strip() if note.strip() else ''}")
