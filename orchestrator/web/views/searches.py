@@ -18,6 +18,7 @@ from orchestrator.proposing.errors import AnswerRefused
 from orchestrator.proposing.handing import answer, handed_out
 from orchestrator.proposing.names import HANDED_IN
 from orchestrator.searches import releases, services
+from orchestrator.searches.proposers import outside as asks_outside
 from orchestrator.web import access, search_queries
 from orchestrator.web import queries as page_queries
 from orchestrator.web.certificates import title_of
@@ -217,6 +218,7 @@ def search_page(request: HttpRequest, project_id: int, search_id: int) -> HttpRe
         view=view,
         climb=search_queries.climb_of(search),
         is_live=search.state in LIVE,
+        may_nudge=search.state in LIVE and bool(asks_outside(search.settings.get("proposers", ()))),
         headline=headline(search, view.comparisons),
         actions=_actions(search, view),
         diff_url=_diff_url(project_id, search.seed_harness, winner.harness if winner else None),
