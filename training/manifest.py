@@ -78,6 +78,8 @@ class ExecutionPart:
     """Where and how it runs."""
 
     backend: str = "local"
+    """`local`: one process. `torchrun`: `processes` of them on this host, each with a share."""
+    processes: int = 1
     device: str = "cpu"
     threads: int = 2
     is_checkpointed: bool = False
@@ -174,6 +176,7 @@ class Manifest:
             "batch.head_chunk": self.batch.head_chunk,
             "batch.updates_per_step": self.batch.updates_per_step,
             "execution.threads": self.execution.threads,
+            "execution.processes": self.execution.processes,
             "keeping.checkpoints": self.keeping.checkpoints,
             "evaluation.timeout_s": self.evaluation.timeout_s,
             "budgets.steps": self.budgets.steps,
@@ -195,9 +198,15 @@ class Manifest:
             raise ConfigurationError("manifest.evaluation.min_coverage: must be between 0 and 1")
         if self.objective.lambda_env < 0:
             raise ConfigurationError("manifest.objective.lambda_env: must be 0 or more")
-        if self.execution.backend != "local":
+        if self.execution.backend not in ("local", "torchrun"):
             raise ConfigurationError(
-                f"manifest.execution.backend: {self.execution.backend!r} is not one of local"
+                f"manifest.execution.backend: {self.execution.backend!r} is not one of "
+                "local, torchrun"
+            )
+        if self.execution.backend == "local" and self.execution.processes != 1:
+            raise ConfigurationError(
+                f"manifest.execution.processes: {self.execution.processes} need the backend "
+                "torchrun"
             )
         if self.model.dtype not in ("float32", "bfloat16"):
             raise ConfigurationError(

@@ -213,6 +213,9 @@ class LocalSession:
         self._optimiser.zero_grad()
         return _done(None)
 
+    def close(self) -> None:
+        """Nothing is held beside memory."""
+
     def publish(self, root: Path, number: int) -> Future[WeightVersion]:
         """Export the weights as `root/v0001`; publishing the same number again gives the same.
 

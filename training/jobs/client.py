@@ -123,8 +123,12 @@ def start_runner(
     environment["PYTHONPATH"] = os.pathsep.join(
         [str(repository), *filter(None, [environment.get("PYTHONPATH")])]
     )
-    python = python or JobFolder(folder).manifest().execution.interpreter or sys.executable
-    command = [python, "-m", "training.jobs.runner", "--job", str(folder)]
+    execution = JobFolder(folder).manifest().execution
+    command = [python or execution.interpreter or sys.executable, "-m"]
+    if execution.backend == "torchrun":
+        command += ["torch.distributed.run", "--standalone", "--max-restarts", "0"]
+        command += ["--nproc-per-node", str(execution.processes), "-m"]
+    command += ["training.jobs.runner", "--job", str(folder)]
     # What an earlier attempt left must not be taken for this one's; a runner that is still alive
     # writes its next heartbeat within two seconds, and keeps the lock.
     for leftover in (JobFolder(folder).failed_file, JobFolder(folder).heartbeat_file):

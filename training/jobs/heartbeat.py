@@ -23,12 +23,19 @@ class Heartbeat:
     """Owns heartbeat.json; `enter` and `advance` are for the main loop."""
 
     def __init__(
-        self, path: Path, *, interval_s: float = INTERVAL_S, on_orphaned: Callable[[], None]
+        self,
+        path: Path,
+        *,
+        interval_s: float = INTERVAL_S,
+        on_orphaned: Callable[[], None],
+        supervisor: int | None = None,
     ) -> None:
+        """`supervisor`: a process beside the parent whose end counts as its end."""
         self._path = path
         self._interval_s = interval_s
         self._on_orphaned = on_orphaned
         self._parent = os.getppid()
+        self._supervisor = supervisor
         self._boot_id = boot_id()
         self._lock = threading.Lock()  # the fields below are written by one thread, read by two
         self._step = 0
@@ -68,8 +75,11 @@ class Heartbeat:
     def _run(self) -> None:
         while not self._stop.wait(self._interval_s):
             self._write()
-            if os.getppid() != self._parent:
+            if os.getppid() != self._parent or self._is_alone():
                 self._on_orphaned()
+
+    def _is_alone(self) -> bool:
+        return self._supervisor is not None and not Path(f"/proc/{self._supervisor}").exists()
 
     def _write(self) -> None:
         with self._lock:

@@ -100,7 +100,7 @@ class Runner:
         self.heartbeat = heartbeat
         self.stop = threading.Event()
         self.events = EventLog(job.events_file)
-        self.session = LocalSession(_model_spec(manifest))
+        self.session = _session(manifest)
         self.has_role_marker = role_marker_test(Path(manifest.model.folder))
         self._check_model()
 
@@ -363,24 +363,50 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, help="process id to die with")
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    if options.parent is not None:
+    is_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
+    if options.parent is not None and not is_torchrun:
         _die_with(options.parent)
     _return_memory_at_once()
     job = JobFolder(options.job.resolve())
+    if is_torchrun and os.environ["RANK"] != "0":
+        return _follow(job)
     try:
         with _lock(job):
-            return _attempt(job)
+            return _attempt(job, options.parent if is_torchrun else None)
     except JobFolderBusy as error:
         print(error, file=sys.stderr)
         return EXIT_BUSY
 
 
-def _attempt(job: JobFolder) -> int:
-    """Run under the lock; the outermost boundary, which records what ended the attempt."""
+def _follow(job: JobFolder) -> int:
+    """Any rank but the first: does what it is told, and ends with it."""
+    from training.backends import dist
+
+    manifest = job.manifest()
+    torch.set_num_threads(manifest.execution.threads)
+    dist.start()
+    dist.DistSession(_model_spec(manifest)).follow()
+    return 0
+
+
+def _session(manifest: Manifest) -> LocalSession:
+    if manifest.execution.backend != "torchrun":
+        return LocalSession(_model_spec(manifest))
+    from training.backends import dist
+
+    dist.start()
+    return dist.DistSession(_model_spec(manifest))
+
+
+def _attempt(job: JobFolder, supervisor: int | None) -> int:
+    """Run under the lock; the outermost boundary, which records what ended the attempt.
+
+    `supervisor`: a process that is not our parent, without which the attempt ends too.
+    """
     if job.done_file.exists():
         return 0
     job.failed_file.unlink(missing_ok=True)
-    heartbeat = Heartbeat(job.heartbeat_file, on_orphaned=_end_orphan)
+    heartbeat = Heartbeat(job.heartbeat_file, on_orphaned=_end_orphan, supervisor=supervisor)
     heartbeat.start()
     stop = threading.Event()
 
@@ -395,6 +421,7 @@ def _attempt(job: JobFolder) -> int:
         runner = Runner(job, manifest, heartbeat)
         runner.stop = stop
         runner.run()
+        runner.session.close()
     except Stopped:
         heartbeat.stop("stopped")
         return EXIT_STOPPED
