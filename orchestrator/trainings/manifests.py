@@ -68,6 +68,8 @@ def manifest_of(work: Work, **data: Any) -> Manifest:
         },
         seed=work.seed,
         execution=ExecutionPart(
+            backend="local" if settings.processes == 1 else "torchrun",
+            processes=settings.processes,
             device=settings.device,
             threads=settings.threads,
             measures_entropy=False,

@@ -49,6 +49,9 @@ class TrainSettings:
     """In the queue for devices: -10 to 10, higher first."""
     device: str = "cpu"
     """Kind of device: `cpu` or `cuda`."""
+    processes: int = 1
+    """Of the trainer on its host; above 1 they are started by torchrun, each with a share of the
+    rows."""
     interpreter: str = ""
     """Python that runs the trainer; empty: the worker's own."""
 
@@ -56,6 +59,8 @@ class TrainSettings:
         check_sampler("sampler", self.sampler)
         if self.device not in ("cpu", "cuda"):
             raise ValueError(f"device is one of cpu, cuda, not {self.device!r}.")
+        if self.processes < 1:
+            raise ValueError(f"processes is 1 or more, not {self.processes}.")
         if not -10 <= self.priority <= 10:
             raise ValueError(f"priority is from -10 to 10, not {self.priority}.")
 

@@ -102,7 +102,8 @@ class DistSession(LocalSession):
                 dist.destroy_process_group()
                 return
             if verb == "forward_backward":
-                self._share(*arguments, lambda: None)
+                rows, streams, spec = arguments
+                self._share(rows, streams, spec, lambda: None)
             elif verb == "optim_step":
                 super().optim_step(*arguments)
             else:
