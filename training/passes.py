@@ -35,6 +35,10 @@ from training.packing import (
 from training.tree import KeyValues, Root, TreeLayout, forward_tree
 from training.types import ObjectiveSpec, Row
 
+SCORING_TOKENS = 2048
+"""Of one pass without gradient, at least: it keeps no activations, and larger packs share more of
+what their rows begin with.
+"""
 MIN_ROOT_TOKENS = 32
 """A shorter common beginning is not worth a pass of its own."""
 
@@ -50,6 +54,8 @@ class PassOptions:
     is_checkpointed: bool = False
     """Recompute each block in the backward pass: less memory, about a third more time."""
     measures_entropy: bool = True
+    shares_root: bool = True
+    """Compute what all rows begin with once for all packs; sharded weights do not allow it."""
 
 
 def forward_backward(
@@ -60,11 +66,14 @@ def forward_backward(
     options: PassOptions,
     *,
     on_pack: Callable[[], None] = lambda: None,
+    agree: Callable[[int], int] = lambda packs: packs,
 ) -> PassStats:
     """Add the gradient of these rows to the model's parameters, pack by pack.
 
     The model must have been through `training.trainable`. `streams.rows` has one entry per row.
-    `on_pack` is called after each pack; what it raises ends the pass.
+    `on_pack` is called after each pack; what it raises ends the pass. `agree` says how many packs
+    there have to be, given how many there are: ranks whose weights are sharded must run equally
+    many, and a rank with fewer adds passes whose gradient is zero.
     """
     started = time.perf_counter()
     run = _Pass(model, rows, streams, spec, options)
@@ -75,8 +84,13 @@ def forward_backward(
         first = next(i for i, n in enumerate(needed) if n > 0)
         ids_P = run.indices(rows[first].ids[:length])
         root = Root(model, ids_P, most_tokens=options.budget_tokens)
+    # Before the first pack: a rank that asks later would meet another one in the middle of a block.
+    missing = agree(len(packs)) - len(packs)
     for pack in packs:
         run.pack_backward(pack, length, root)
+        on_pack()
+    for _ in range(missing):
+        run.empty_backward()
         on_pack()
     if root is not None:
         root.backward()
@@ -107,7 +121,7 @@ def logprobs(
     packs = pack_rows(
         [row.ids for row in rows],
         [len(row.ids) - 1 for row in rows],
-        budget_tokens=options.budget_tokens,
+        budget_tokens=max(options.budget_tokens, SCORING_TOKENS),
     )
     result: list[list[float]] = [[] for _ in rows]
     with torch.no_grad():
@@ -138,7 +152,7 @@ def _plan(
     firsts = [first_input(stream) for stream in streams.rows]
     budget = options.budget_tokens
     root = shared_root(ids, needed, firsts)
-    if root >= MIN_ROOT_TOKENS:
+    if options.shares_root and root >= MIN_ROOT_TOKENS:
         below = pack_rows(
             [i[root:] for i in ids], [max(n - root, 0) for n in needed], budget_tokens=budget
         )
@@ -205,6 +219,11 @@ class _Pass:
         if self.streams.has_env:
             self._env(pack, members, length, hidden_NH.detach(), grad_NH)
         hidden_NH.backward(grad_NH)  # type: ignore[no-untyped-call]
+
+    def empty_backward(self) -> None:
+        """A pass over one token that adds nothing."""
+        hidden_NH = _hidden(self.model, Pack((0,), (), ()), self.options)
+        hidden_NH.backward(torch.zeros_like(hidden_NH))  # type: ignore[no-untyped-call]
 
     def finish(self) -> None:
         """Hand the head's own gradient over, if it is trained."""

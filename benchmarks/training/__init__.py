@@ -6,8 +6,8 @@ on memory, so that nothing one part holds is charged to another and a cache with
 own part only. A line per figure; a line without a bar is there to be read.
 
 Parts: `against_trl` (a step with ECHO against TRL's GRPO step, and equality of the two), `packing`
-(ECHO against GRPO, a group as a tree against rows), `sampling`, `memory`. What needs a CUDA device
-is `benchmarks/gpu.py`.
+(ECHO against GRPO, a group as a tree against rows), `sampling`, `memory`, `exact` (what must be
+equal). What needs a CUDA device is `benchmarks/gpu.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from benchmarks.figures import Figure
 
 TRL_PART = "against_trl"
-PARTS = ("memory", "packing", "sampling", TRL_PART)
+PARTS = ("exact", "memory", "packing", "sampling", TRL_PART)
 TIMEOUT_S = 3600
 """Of one part; on a busy machine a part of two minutes may take many times that."""
 
