@@ -20,9 +20,9 @@ from optimizer.lint import Finding, HeldOut, Severity, lint
 from optimizer.models import Edit as EditRow
 from optimizer.models import Proposal, Search, Tombstone
 from optimizer.store import load_harness
-from orchestrator.environments.models import Split, Task
 from orchestrator.events.services import Fence, NewEvent
 from orchestrator.proposing import services as proposing
+from orchestrator.proposing.evidence import held_out_of
 from orchestrator.proposing.terms import Terms
 from orchestrator.searches import proposers
 from orchestrator.searches.asking import hold
@@ -195,15 +195,6 @@ def _findings(
 ) -> list[Finding]:
     found = lint(edit, harness, held_out=held_out, protected=settings.protected)
     return [finding for finding in found if finding.severity is Severity.ERROR]
-
-
-def held_out_of(search: Search) -> HeldOut:
-    tasks = list(Task.objects.filter(version_id=search.environment_version_id))
-    return HeldOut.of(
-        [task.prompt for task in tasks if task.split != Split.TRAIN],
-        [str(task.spec.get("answer", "")) for task in tasks if task.split != Split.TRAIN],
-        [task.prompt for task in tasks if task.split == Split.TRAIN],
-    )
 
 
 def _refusal(edit: Edit, findings: Sequence[Finding]) -> dict[str, object]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from optimizer.edits import Edit, Op
 from optimizer.models import Budget, Comparison, Search, SearchState
 from orchestrator.runs.models import Rollout, Run
+from orchestrator.searches.rounds import sifted
 from orchestrator.searches.rows import rows_of
 from orchestrator.searches.services import (
     SearchRefused,
@@ -15,7 +17,7 @@ from orchestrator.searches.services import (
     resume_search,
     set_budget,
 )
-from orchestrator.searches.settings import BudgetSettings
+from orchestrator.searches.settings import BudgetSettings, SearchSettings
 from tests.base import People
 from tests.searches.build import told
 from tests.searches.playing import play, start
@@ -81,3 +83,18 @@ def test_a_preflight_that_found_the_model_away_is_repeated_on_resume(people: Peo
     shares = Budget.objects.filter(scope__startswith=f"search:{search.pk}/", unit="rollouts")
     assert all(share.used <= share.cap for share in shares)
     assert {row.phase for row in rows_of(search)} == {"evidence", "screen", "race", "certify"}
+
+
+def test_an_answer_that_is_no_text_is_refused_in_the_form_that_agents_give_it(
+    people: People,
+) -> None:
+    search = start(people)
+    assert search.environment_version is not None
+    search.environment_version.tasks.filter(key="select-0").update(
+        spec={"answer": {"city": "Reykjavik", "total": 1234567}}
+    )
+    text = 'Answer {"city": "Reykjavik", "total": 1234567} where you are not sure.'
+    edit = Edit(Op.APPEND, "instructions.md", content=text, operator="test")
+    kept, refused = sifted(search, SearchSettings.from_json(search.settings), [edit])
+    assert not kept
+    assert len(refused) == 1
