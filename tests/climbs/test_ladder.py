@@ -11,6 +11,7 @@ from optimizer.store import load_harness
 from orchestrator.climbs import queries
 from orchestrator.climbs.models import Climb, ClimbRun, ClimbState, Phase, RungState
 from orchestrator.climbs.services import cancel_climb, queue_advance
+from orchestrator.climbs.turns import overrule
 from orchestrator.environments.models import Split
 from orchestrator.jobs import lease
 from orchestrator.jobs.models import Job, JobState
@@ -112,9 +113,11 @@ def test_demonstrations_that_help_are_found_certified_and_tested(
 def test_where_no_edit_helps_the_seed_stays_and_no_sealed_task_is_read(
     people: People, fault_url: str, make_model: MakeModel
 ) -> None:
-    """The climb turns to weights all the same."""
+    """The climb turns to weights all the same, as a person has decided."""
     model = make_model(spoiled_by_edits)
     climb = make_ladder(people, base_url=fault_url, model_url=model.url)
+    # The rule would end here, where all is right; a person wants to see weights trained.
+    overrule(actor=people.editor, climb=climb, next="weights")
     work()
     climb.refresh_from_db()
     baseline, harness, echo = rungs(climb)
