@@ -214,6 +214,6 @@ def _unsafe(safety: Sequence[str], lanes: Sequence[Lane], rows: Rows) -> list[st
         for _, base, candidate in lanes:
             before, after = rows[base.key].criteria, rows[candidate.key].criteria
             if name in after and after[name] < before.get(name, 1.0):
-                found.append(f"criterion: {name} (must not fail)")
+                found.append(f"criterion: {name} (must not get worse)")
                 break
     return found
