@@ -21,6 +21,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import Any
 
 from optimizer.edits import Edit, are_exclusive
@@ -65,15 +66,17 @@ class Gepa:
     settings: GepaSettings = field(default_factory=GepaSettings)
     name: str = "gepa"
 
-    def run(self, task: SearchTask, server: Server) -> Found:
-        """Raises SearchInvalid if the package is missing or the budget is below two passes."""
-        try:
-            gepa = importlib.import_module("gepa")
-            core = importlib.import_module("gepa.core.adapter")
-        except ImportError as error:
+    def __post_init__(self) -> None:
+        """Raises SearchInvalid if the package is missing: before anything is spent."""
+        if find_spec("gepa") is None:
             raise SearchInvalid(
                 "engine: gepa is not installed; `pip install gepa==0.1.4`, or take `factorial`"
-            ) from error
+            )
+
+    def run(self, task: SearchTask, server: Server) -> Found:
+        """Raises SearchInvalid if the budget is below two passes."""
+        gepa = importlib.import_module("gepa")
+        core = importlib.import_module("gepa.core.adapter")
         order = passes(task.train, task.seed, "gepa")
         shuffled = [next(order) for _ in task.train]
         n = min(self.settings.validation, len(shuffled) // 2)

@@ -80,6 +80,14 @@ def test_a_few_train_tasks_with_demonstrations_are_enough(engine: str, n: int) -
         assert any(key != SEED.key for key in keys)
 
 
+def test_an_engine_that_is_not_installed_is_refused_before_it_costs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("optimizer.engines.gepa.find_spec", lambda name: None)
+    with pytest.raises(SearchInvalid, match=r"gepa is not installed; `pip install"):
+        plan(engine="gepa", engine_settings={})
+
+
 def test_nothing_is_claimed_where_nothing_helps() -> None:
     improved = 0
     for seed in range(12):
