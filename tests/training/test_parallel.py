@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from training.passes import forward_backward
 from training.trainable import make_trainable
 
 LIMIT_S = 300
+ROOT = Path(__file__).parents[2]
 
 
 def one_process(folder: Path, kind: str) -> tuple[float, dict[str, torch.Tensor]]:
@@ -49,6 +51,9 @@ def test_two_processes_give_the_gradient_of_one(
     ranks = [
         subprocess.Popen(
             [*command, str(rank), str(tiny_folder), str(out)],
+            cwd=ROOT,
+            # A machine whose own name does not resolve still has a loopback device.
+            env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
             stderr=subprocess.PIPE,
             text=True,
         )
