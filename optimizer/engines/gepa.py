@@ -85,7 +85,8 @@ class Gepa:
                 f"search_rollouts: gepa needs two passes over its {n or 1} validation tasks, "
                 f"{task.rollouts} rollouts are too few"
             )
-        adapter = _Adapter(self.settings, task, server, core.EvaluationBatch)
+        held_out = {ref.key for ref in shuffled[:n]}
+        adapter = _Adapter(self.settings, task, server, core.EvaluationBatch, held_out)
         with contextlib.suppress(_Spent):
             gepa.optimize(
                 seed_candidate={COMPONENT: ""},
@@ -101,7 +102,7 @@ class Gepa:
                 track_best_outputs=False,
                 seed=derive(task.seed, "gepa") % 2**31,
             )
-        return adapter.found({task.key for task in shuffled[:n]})
+        return adapter.found(held_out)
 
 
 class _Spent(BaseException):
@@ -119,8 +120,14 @@ class _Adapter:
     propose_new_texts = None
 
     def __init__(
-        self, settings: GepaSettings, task: SearchTask, server: Server, batch_type: Any
+        self,
+        settings: GepaSettings,
+        task: SearchTask,
+        server: Server,
+        batch_type: Any,
+        held_out: set[str],
     ) -> None:
+        self.held_out = held_out
         self.settings, self.task, self.server = settings, task, server
         self.batch_type = batch_type
         self.known: dict[str, Edit] = {}
@@ -164,7 +171,10 @@ class _Adapter:
         self.rounds += 1
         self.known |= {edit.sha256: edit for edit in edits}
         have = {edit.sha256 for edit in parent.edits}
-        fresh = sorted((e for e in edits if e.sha256 not in have), key=lambda e: -e.support)
+        fresh = sorted(
+            (e for e in edits if e.sha256 not in have and not self._tells(e)),
+            key=lambda e: -e.support,
+        )
         kept = list(parent.edits)
         for edit in fresh[: self.settings.edits_per_step]:
             kept = [*(other for other in kept if not are_exclusive(other, edit)), edit]
@@ -172,6 +182,10 @@ class _Adapter:
         self.candidates.setdefault(child.key, child)
         self.parents.setdefault(child.key, parent.key)
         return {COMPONENT: "\n".join(edit.sha256 for edit in kept)}
+
+    def _tells(self, edit: Edit) -> bool:
+        """It shows the answer of a task that candidates are scored on."""
+        return edit.is_demonstration and not self.held_out.isdisjoint(edit.sources)
 
     def found(self, validation: set[str]) -> Found:
         """The candidate with the best mean on the validation tasks, as GEPA itself chooses."""

@@ -133,6 +133,9 @@ class _Races:
         base = self.incumbent
         kept = tuple(other for other in base.edits if not are_exclusive(other, edit))
         challenger = Candidate((*kept, edit))
+        if not self._usable(challenger):
+            self.buried.append(Buried(edit, "shows every train task, so none is left to try it on"))
+            return
         self.lineage.setdefault(challenger.key, (challenger, base.key))
         differences: list[float | None] = []
         most = min(self.settings.max_pairs, self._left() // 2)
@@ -149,7 +152,7 @@ class _Races:
 
     def _pairs(self, base: Candidate, challenger: Candidate, n: int) -> list[float | None]:
         requests: list[Request] = []
-        for task in self._tasks(n):
+        for task in self._tasks(n, challenger):
             # Both sides get the same replicate, one that neither has used.
             keys = [(side.key, task.key) for side in (base, challenger)]
             replicate = max(self.replicates[key] for key in keys)
@@ -174,8 +177,14 @@ class _Races:
     def _left(self) -> int:
         return self.task.rollouts - self.spent
 
-    def _tasks(self, n: int) -> list[TaskRef]:
-        return list(islice(self.order, n))
+    def _tasks(self, n: int, candidate: Candidate | None = None) -> list[TaskRef]:
+        """The next tasks, without those whose answers stand in the candidate's demonstrations."""
+        usable = self._usable(self.incumbent if candidate is None else candidate)
+        return list(islice((task for task in self.order if task.key in usable), n))
+
+    def _usable(self, candidate: Candidate) -> set[str]:
+        shown = {key for e in candidate.edits if e.is_demonstration for key in e.sources}
+        return {task.key for task in self.task.train} - shown
 
     def _request(
         self, phase: Phase, candidate: Candidate, task: TaskRef, replicate: int | None = None

@@ -6,7 +6,9 @@ from django.utils import timezone
 
 from optimizer.models import ENDED_SEARCH_STATES, Search, SearchPhase, SearchState
 from orchestrator.events.services import Fence, NewEvent
+from orchestrator.jobs import services as jobs
 from orchestrator.proposing.services import withdraw
+from orchestrator.runs.models import ENDED_RUN_STATES
 from orchestrator.searches.signals import search_stopped
 from orchestrator.searches.telling import tell, tell_state
 
@@ -59,3 +61,12 @@ def pause_for(*, search: Search, reason: str, fence: Fence | None = None) -> boo
     tell_state(search, SearchState.PAUSED, reason, fence)
     search_stopped.send(sender=Search, search=search)
     return True
+
+
+def cancel_runs(search: Search) -> None:
+    """Of a search that has ended; those that have ended too stay as they are."""
+    for asked in search.search_runs.exclude(run__state__in=ENDED_RUN_STATES).select_related(
+        "run__job"
+    ):
+        if asked.run.job is not None:
+            jobs.cancel(job=asked.run.job)

@@ -37,7 +37,7 @@ from orchestrator.runs.models import Purpose, Run, RunState
 from orchestrator.searches import fingerprints, preflight, retries, sealed
 from orchestrator.searches.asking import ask_for_run, hold
 from orchestrator.searches.conclusions import conclude, note_candidates, seed_candidate
-from orchestrator.searches.ending import complete_search, fail_search, pause_for
+from orchestrator.searches.ending import cancel_runs, complete_search, fail_search, pause_for
 from orchestrator.searches.planning import plan_of
 from orchestrator.searches.rounds import Rounds, ask_round
 from orchestrator.searches.rows import barren_runs, planned, rows_of
@@ -73,6 +73,8 @@ def advance(*, search_id: int, fence: Fence) -> None:
         search = Search.objects.select_related(
             "project", "seed_harness", "model", "environment_version", "rubric_version"
         ).get(pk=search_id)
+        if search.state == SearchState.CANCELLED:
+            cancel_runs(search)
         if search.has_ended or search.state in STOPPED:
             return
         _mark_started(search, fence)

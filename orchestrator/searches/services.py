@@ -25,14 +25,17 @@ from optimizer.reflection.answer import storable
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.environments.models import EnvironmentVersion, Split
 from orchestrator.events.services import create_stream
-from orchestrator.jobs import services as jobs
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Project, Role, User
 from orchestrator.proposing.terms import Terms
-from orchestrator.runs.models import ENDED_RUN_STATES
 from orchestrator.runs.seeds import derive_seed
 from orchestrator.searches import fingerprints, proposers, releases
-from orchestrator.searches.ending import complete_search, end_cancelled, pause_for
+from orchestrator.searches.ending import (
+    cancel_runs,
+    complete_search,
+    end_cancelled,
+    pause_for,
+)
 from orchestrator.searches.planning import make_plan
 from orchestrator.searches.queueing import queue_advance
 from orchestrator.searches.settings import BudgetSettings, SearchSettings, problems_of
@@ -185,15 +188,9 @@ def cancel_search(*, actor: User, search: Search) -> None:
     with transaction.atomic():
         if not end_cancelled(search=search):
             raise SearchRefused(f"{search} is {_state(search)}; it has ended.")
+        # Runs are cancelled by the job too: this process may end before it comes to that.
+        queue_advance(search_id=search.pk, after="cancel")
     cancel_runs(search)
-
-
-def cancel_runs(search: Search) -> None:
-    for asked in search.search_runs.exclude(run__state__in=ENDED_RUN_STATES).select_related(
-        "run__job"
-    ):
-        if asked.run.job is not None:
-            jobs.cancel(job=asked.run.job)
 
 
 def set_budget(*, actor: User, search: Search, budget: BudgetSettings) -> None:

@@ -11,9 +11,11 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404
 
 from optimizer.models import Budget, Candidate, Search, SearchState
-from orchestrator.runs.models import Rollout, Run, RunState
+from orchestrator.jobs.execution import run_attempt
+from orchestrator.jobs.models import Job
+from orchestrator.runs.models import ENDED_RUN_STATES, Rollout, Run, RunState
 from orchestrator.runs.services import cancel_run
-from orchestrator.searches import releases
+from orchestrator.searches import releases, services
 from orchestrator.searches.proposers import public_criteria
 from orchestrator.searches.releases import ReleaseRefused
 from orchestrator.searches.services import (
@@ -288,3 +290,20 @@ def test_a_declined_search_keeps_the_seed(people: People) -> None:
     assert state_of(search) == SearchState.COMPLETED
     assert any("too long" in payload["text"] for payload in told(search, "decision"))
     assert not search.releases.exists()
+
+
+def test_a_cancel_that_was_cut_off_before_the_run_is_carried_on_by_the_job(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = start(people)
+    play(until=lambda: Run.objects.filter(search_run__phase="screen").exists())
+
+    def die(search: Search) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(services, "cancel_runs", die)
+    with pytest.raises(KeyboardInterrupt):
+        cancel_search(actor=people.editor, search=search)
+    job = Job.objects.get(key=f"search-{search.pk}-after-cancel")
+    run_attempt(job.pk)
+    assert not Run.objects.exclude(state__in=ENDED_RUN_STATES).exists()
