@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from orchestrator.environments.actions import ActionSchema, Malformed
 from orchestrator.environments.kinds import KINDS
 from orchestrator.environments.kinds.acting import (
-    Described,
     ACT,
+    Described,
     Interface,
     ObjectInterface,
     Tool,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import fisher_exact as scipy_fisher  # type: ignore[import-untyped] # no stubs
+from scipy.stats import fisher_exact as scipy_fisher
 
 from rubrics.aggregate import aggregate
 from rubrics.agreement.binary import Confusion

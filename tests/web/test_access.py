@@ -19,8 +19,8 @@ from tests.web import test_harness_pages as harnesses
 from tests.web import test_regrade_pages as regrades
 from tests.web import test_review_pages as review
 from tests.web import test_rubric_pages as rubrics
-from tests.web import test_training_pages as trainings
 from tests.web import test_search_pages as searches
+from tests.web import test_training_pages as trainings
 from tests.web.build import (
     make_climb,
     make_rollout,

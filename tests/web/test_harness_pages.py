@@ -183,7 +183,7 @@ def test_a_new_run_is_proposed_what_is_released(
     here = reverse("web:run_start", args=[people.project.pk])
     slug = shelf.version.environment.slug
 
-    def proposed(**asked: object) -> int:
+    def proposed(**asked: int) -> int:
         form = client.get(here, {"environment": slug, **asked}).context["form"]
         return int(form.initial["harness"])
 
