@@ -184,7 +184,8 @@ def test_a_new_run_is_proposed_what_is_released(
     slug = shelf.version.environment.slug
 
     def proposed(**asked: int) -> int:
-        form = client.get(here, {"environment": slug, **asked}).context["form"]
+        words: dict[str, str | int] = {"environment": slug, **asked}
+        form = client.get(here, words).context["form"]
         return int(form.initial["harness"])
 
     assert proposed() == shelf.full.pk
