@@ -142,8 +142,10 @@ def note_run(search_run: SearchRun) -> None:
         phase=Phase.SEARCH,
         left_out=search_run.left_out,
     )
-    payload = {"id": run.pk, "phase": Phase.SEARCH, "label": run.label, "rung": rung.index}
-    append(stream_id=climb.stream_id, items=[NewEvent("run", payload)])
+    event = NewEvent(
+        "run", {"id": run.pk, "phase": Phase.SEARCH, "label": run.label, "rung": rung.index}
+    )
+    append(stream_id=climb.stream_id, items=[event])
 
 
 def note_words(search: Search, text: str) -> None:
