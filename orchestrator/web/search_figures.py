@@ -231,6 +231,9 @@ def effect_spans(effects: Sequence[tuple[float, float, float]]) -> list[EffectSp
     ]
 
 
+SMALLEST_SPAN = 1e-6
+
+
 def _axis(
     values: Sequence[float], start: float, end: float, *, floor: float, top: float | None = None
 ) -> tuple[list[float], Callable[[float], float]]:
@@ -242,6 +245,8 @@ def _axis(
         high = min(top, high)
     if high <= low:
         low, high = max(floor, low - 0.5), low + 0.5
+    if high - low < SMALLEST_SPAN:  # marks are round numbers: they could not be told apart
+        high = low + SMALLEST_SPAN
 
     def place(value: float) -> float:
         return round(start + (value - low) / (high - low) * (end - start), 1)

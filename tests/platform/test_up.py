@@ -47,7 +47,7 @@ def test_it_stays_small_repairs_itself_and_is_alone(make_stack: MakeStack) -> No
     stack.kill_child("web")
     wait_until(
         lambda: _new_child(stack, "web", old) and _up(stack.url),
-        limit_s=10,
+        limit_s=90,
         what="the pages to come back",
     )
     assert "web ended (killed by SIGKILL)" in stack.output

@@ -54,6 +54,11 @@ def test_every_candidate_is_drawn_inside_the_frame(pairs: list[tuple[float, floa
             assert frame.left - 1 <= mark.at <= frame.right + 1
 
 
+def test_prices_that_hardly_differ_have_an_axis() -> None:
+    figure = pareto_figure(points([(0.0, 0.0), (0.5, 1e-15)]), WIDE, price_name="$", show="usd")
+    assert all(WIDE.left - 1 <= mark.at <= WIDE.right + 1 for mark in figure.x_marks)
+
+
 def test_equal_candidates_are_on_the_front_together() -> None:
     assert front_of(points([(0.5, 1.0), (0.5, 1.0), (0.4, 1.0)])) == [True, True, False]
 
