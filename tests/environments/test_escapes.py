@@ -363,7 +363,7 @@ def serve(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=20,
+        timeout=120,
         check=False,
     )
 
@@ -537,7 +537,7 @@ def test_without_isolation_a_server_keeps_its_limits_and_the_log_says_so(tmp_pat
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=20,
+            timeout=120,
             check=False,
         )
     finally:
@@ -561,7 +561,7 @@ def test_where_nothing_isolates_and_nobody_asked_a_server_does_not_start(tmp_pat
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=20,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 2
