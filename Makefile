@@ -23,7 +23,7 @@ PIP := $(PY) -m pip install -qq --disable-pip-version-check
 DEMO_FLAGS := $(if $(EXIT),--exit) $(if $(FULL),--full) $(if $(PORT),--port $(PORT))
 # Tests run in JOBS processes, each file in one of them; JOBS=0 runs them in one, as a debugger wants.
 JOBS ?= 2
-PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: help demo up install install-dev tools test test-all lint format types contracts bench bench-rivals bench-trl example try-public-envs lock clean distclean
 
