@@ -75,3 +75,11 @@ def _is_local(url: str) -> bool:
     return url.startswith(
         ("http://127.0.0.1", "http://localhost", "ws://127.0.0.1", "data:", "blob:")
     )
+
+
+def settle(page: Page) -> None:
+    """What moves or fades is at its end: contrasts half-way are nobody's to judge."""
+    page.evaluate(
+        """for (const each of document.getAnimations())
+             try { each.finish() } catch { each.cancel() }"""
+    )

@@ -54,7 +54,7 @@ ENDED = [
     ("import subprocess\nsubprocess.run(['ls'])", "start a process or a thread"),
     ("import threading\nthreading.Thread(target=print).start()", "thread"),
     ("return len(bytearray(2 << 30))", "memory"),
-    ("x = []\nwhile True: x.append('y' * 10_000_000)", "memory"),
+    ("x = []\nwhile True: x.append(bytes(200_000_000))", "memory"),
     ("open('/tmp/x', 'w').write('y')", "wrote a file"),
     ("open('/etc/passwd2', 'w')", "OSError"),
     ("import os\nos._exit(3)", "status 3"),

@@ -18,7 +18,7 @@ from orchestrator.projects.models import Project
 from orchestrator.runs.models import Rollout, Run
 from orchestrator.runs.queries import rollout_row, tally
 from tests.base import make_people
-from tests.browser import sign_in
+from tests.browser import settle, sign_in
 from tests.live import LiveStack
 from tests.web.build import (
     ACTION,
@@ -96,6 +96,7 @@ def demo(page: Page, live_stack: LiveStack) -> Iterator[Demo]:
 
 
 def violations(page: Page) -> list[str]:
+    settle(page)
     found = Axe().run(page).response["violations"]
     return [
         f"{item['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:200]}"

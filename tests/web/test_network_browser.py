@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 
 from orchestrator.environments.models import EgressDecision
 from tests.base import make_people
-from tests.browser import sign_in
+from tests.browser import settle, sign_in
 from tests.live import LiveStack
 from tests.web.build import make_rollout, make_run, tasks_of
 
@@ -75,6 +75,7 @@ def test_it_is_accessible_and_fits_in_both_schemes(
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         for size, (width, height) in SIZES.items():
             page.set_viewport_size({"width": width, "height": height})
+            settle(page)
             found = Axe().run(page)
             assert not found.response["violations"], found.generate_report()
             overflow = page.evaluate(

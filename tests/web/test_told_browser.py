@@ -13,7 +13,7 @@ from orchestrator.environments.kinds.acting import Tool, ToolInterface
 from orchestrator.events.services import NewEvent, append
 from orchestrator.runs.acting import functions_of
 from tests.base import make_people
-from tests.browser import sign_in
+from tests.browser import settle, sign_in
 from tests.live import LiveStack
 from tests.web.build import make_rollout, make_run, observation, started, tasks_of
 
@@ -63,6 +63,7 @@ def test_a_trace_tells_how_its_agent_acts(page: Page, live_stack: LiveStack, cal
             if shots := os.environ.get("SHOTS"):
                 name = f"told-{'functions' if calls else 'words'}-{scheme}-{width}.png"
                 page.screenshot(path=str(Path(shots, name)))
+        settle(page)
         found = Axe().run(page)
         assert found.violations_count == 0, found.generate_report()
     # The database is emptied before the page closes; an open page would ask for what is gone.
