@@ -38,6 +38,11 @@ from optimizer.seeds import derive
 from optimizer.statistics import Verdict, e_process
 from optimizer.tasks import TaskRef, passes
 
+RACES_PER_ROUND = 2
+"""Then the incumbent is watched again: proposals go stale."""
+DRY_ROUNDS = 3
+"""From this round on, one without a new proposal ends the search."""
+
 
 @dataclass(frozen=True)
 class RaceSettings:
@@ -98,11 +103,9 @@ class _Races:
             edits = self._proposed()
             if not edits and self.rounds > 1 and self._left() < self.settings.evidence:
                 break
-            if not edits:
-                if self._is_dry():
-                    why = "nobody proposes anything that was not tried"
-                    break
-                continue
+            if not edits and self.rounds >= DRY_ROUNDS:
+                why = "nobody proposes anything that was not tried"
+                break
             for edit in edits:
                 if self._left() < 2:
                     break
@@ -117,16 +120,11 @@ class _Races:
         self._ask(requests, "watching the incumbent")
 
     def _proposed(self) -> list[Edit]:
-        """What was not raced yet, most support first."""
+        """What was not raced yet, most support first, and no more than one round races."""
         ask = Ask(self.rounds, self.incumbent, tuple(self.rows), rewrite=True)
         self.rounds += 1
-        self._was_dry = False
         new = [edit for edit in self.server.edits(ask) if edit.sha256 not in self.raced]
-        self._was_dry = not new
-        return sorted(new, key=lambda edit: -edit.support)[: 2 if len(new) > 2 else len(new)]
-
-    def _is_dry(self) -> bool:
-        return self._was_dry and self.rounds >= 3
+        return sorted(new, key=lambda edit: -edit.support)[:RACES_PER_ROUND]
 
     def _race(self, edit: Edit) -> None:
         self.raced.add(edit.sha256)
