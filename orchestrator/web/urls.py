@@ -6,6 +6,7 @@ from orchestrator.web.views import (
     checks,
     climb_start,
     climbs,
+    compare,
     curriculum,
     egress,
     environments,
@@ -89,9 +90,40 @@ urlpatterns = [
         name="rollout_cards",
     ),
     path(
+        "p/<int:project_id>/rollouts/<int:rollout_id>/outline/",
+        rollouts.rollout_outline,
+        name="rollout_outline",
+    ),
+    path(
+        "p/<int:project_id>/rollouts/<int:rollout_id>/index.json",
+        rollouts.rollout_index,
+        name="rollout_index",
+    ),
+    path(
+        "p/<int:project_id>/rollouts/<int:rollout_id>/find/",
+        rollouts.rollout_find,
+        name="rollout_find",
+    ),
+    path(
+        "p/<int:project_id>/rollouts/<int:rollout_id>/events/<int:seq>/",
+        rollouts.rollout_event,
+        name="rollout_event",
+    ),
+    path(
+        "p/<int:project_id>/rollouts/<int:rollout_id>/events/<int:seq>/media/<int:number>/",
+        rollouts.rollout_media,
+        name="rollout_media",
+    ),
+    path(
         "p/<int:project_id>/rollouts/<int:rollout_id>/trace.jsonl",
         rollouts.rollout_jsonl,
         name="rollout_jsonl",
+    ),
+    path("p/<int:project_id>/compare/", compare.compare_runs, name="compare"),
+    path(
+        "p/<int:project_id>/compare/rollouts/<int:left_id>/<int:right_id>/",
+        compare.compare_rollouts,
+        name="compare_rollouts",
     ),
     path("p/<int:project_id>/rubrics/", rubrics.rubric_list, name="rubrics"),
     path("p/<int:project_id>/rubrics/", include("orchestrator.web.rubric_urls")),

@@ -2,5 +2,5 @@
 
 export function mount(form) {
   form.querySelector("button")?.classList.add("visually-hidden");
-  for (const select of form.querySelectorAll("select")) select.addEventListener("change", () => form.requestSubmit());
+  for (const choice of form.querySelectorAll("select, input[type=checkbox]")) choice.addEventListener("change", () => form.requestSubmit());
 }

@@ -15,6 +15,7 @@ from orchestrator.runs.models import Rollout, Run
 from orchestrator.web import urls
 from tests.base import People
 from tests.web import test_authoring_access as authoring
+from tests.web import test_compare_pages as compare
 from tests.web import test_harness_pages as harnesses
 from tests.web import test_regrade_pages as regrades
 from tests.web import test_review_pages as review
@@ -72,6 +73,10 @@ def world(people: People) -> World:
             "rollout": [rollout.pk],
             "rollout_cards": [rollout.pk],
             "rollout_jsonl": [rollout.pk],
+            "rollout_outline": [rollout.pk],
+            "rollout_index": [rollout.pk],
+            "rollout_find": [rollout.pk],
+            "rollout_event": [rollout.pk, 1],
             "rubrics": [],
             "rubric": [run.rubric_version.rubric_id],
             "training": [],
@@ -100,6 +105,10 @@ PAGES = [
     "rollout",
     "rollout_cards",
     "rollout_jsonl",
+    "rollout_outline",
+    "rollout_index",
+    "rollout_find",
+    "rollout_event",
     "rubrics",
     "rubric",
     "training",
@@ -146,7 +155,7 @@ def test_every_address_is_under_test() -> None:
     known = set(PAGES) | WRITES | FOR_EDITORS | ELSEWHERE | authoring.PAGES | authoring.WRITES
     known |= regrades.PAGES | regrades.WRITES | rubrics.PAGES | rubrics.WRITES
     known |= trainings.PAGES | trainings.FOR_EDITORS | trainings.WRITES
-    known |= harnesses.PAGES | harnesses.WRITES
+    known |= harnesses.PAGES | harnesses.WRITES | compare.PAGES
     known |= searches.PAGES | searches.FOR_EDITORS | searches.WRITES
     assert names == known | review.PAGES | review.FOR_EDITORS | review.WRITES
 
