@@ -7,14 +7,17 @@ this page does not know becomes a card with its raw JSON.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
+from orchestrator.web.code import language_of
+from orchestrator.web.templatetags.formats import pretty_json
 from orchestrator.web.text import cell, cut
-
-TRAINED_KINDS = frozenset({"action", "env_output"})
+from orchestrator.web.trace_media import Media, split_media
+from orchestrator.web.trace_tokens import TRAINED_KINDS
 
 SEGMENT_WORDS = {
     "env_output": "environment",
@@ -40,6 +43,15 @@ class Segment:
 
 
 @dataclass(frozen=True)
+class Capped:
+    """What a card of a long trace leaves out until it is asked for."""
+
+    shown_lines: int
+    lines: int
+    hidden_chars: int
+
+
+@dataclass(frozen=True)
 class Card:
     seq: int
     kind: str
@@ -52,6 +64,12 @@ class Card:
     payload: Mapping[str, Any]
     segments: Sequence[Segment] = ()
     hidden_chars: int = 0
+    """Beyond the preview: only the download has them."""
+    body: str = ""
+    """JSON, for a card that is drawn from nothing else."""
+    reasoning: str = ""
+    media: Sequence[Media] = ()
+    capped: Capped | None = None
 
 
 @dataclass
@@ -84,13 +102,40 @@ def build_trace(
 
 def build_card(event: EventLike, negatives: Collection[str] = frozenset()) -> Card:
     payload = event.payload if isinstance(event.payload, dict) else {"value": event.payload}
+    payload, media = split_media(payload)
     if event.kind == "verdict":
         payload = {**payload, "is_negative": payload.get("criterion") in negatives}
-    maker = _MAKERS.get(event.kind)
-    if maker is None:
-        data = {"kind": event.kind, **payload}
-        return Card(event.seq, "unknown", event.at, event.kind, event.kind, "", data)
-    return maker(event.seq, payload, event.at)
+    card = _MAKERS.get(event.kind, _unknown(event.kind))(event.seq, payload, event.at)
+    return replace(card, media=media) if media else card
+
+
+def raw_card(event: EventLike) -> Card:
+    """The event as it is stored, without the bytes of its media."""
+    payload, media = split_media(event.payload)
+    card = _unknown(event.kind)(event.seq, {"kind": event.kind, "payload": payload}, event.at)
+    body, hidden = cut(pretty_json(payload))
+    return replace(card, kind="raw", body=body, hidden_chars=hidden, media=media)
+
+
+Maker = Callable[[int, Mapping[str, Any], datetime], Card]
+
+
+def _unknown(kind: str) -> Maker:
+    def make(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
+        data = {"kind": kind, **payload}
+        body, hidden = cut(pretty_json(payload))
+        return Card(
+            seq, "unknown", at, kind, cell(kind, 80), "", data, hidden_chars=hidden, body=body
+        )
+
+    return make
+
+
+def _restarted(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
+    following = _int(payload.get("attempt"))
+    number = following - 1 if following and following > 1 else 1
+    shown = {"number": number, "reason": str(payload.get("reason") or "the worker stopped")}
+    return Card(seq, "restarted", at, f"Attempt {number}", f"attempt {number}", "cut off", shown)
 
 
 def _started(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
@@ -102,7 +147,15 @@ def _started(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
 
 def _told(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
     raw = payload.get("functions")
-    offered = [f["function"] for f in raw if isinstance(f, dict)] if isinstance(raw, list) else []
+    offered = [
+        {
+            "name": str(function.get("name") or ""),
+            "description": str(function.get("description") or ""),
+            "parameters": pretty_json(function.get("parameters")),
+        }
+        for one in (raw if isinstance(raw, list) else [])
+        if isinstance(one, dict) and isinstance(function := one.get("function"), dict)
+    ]
     text, hidden = cut(str(payload.get("text") or ""))
     n = len(offered)
     return Card(
@@ -117,11 +170,20 @@ def _told(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
     )
 
 
+_REASONING = re.compile(r"\s*<(think|thinking|reasoning)>(.*?)</\1>\s*", re.DOTALL)
+
+
 def _action(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
     text, hidden = cut(str(payload.get("text") or ""))
+    reasoning = payload.get("reasoning")
+    reasoning = reasoning if isinstance(reasoning, str) else ""
+    if match := _REASONING.match(text):
+        reasoning, text = f"{reasoning}{match[2].strip()}", text[match.end() :]
     step = _int(payload.get("step"))
-    said = payload.get("command") or payload.get("answer") or text or "(empty)"
+    command, answer = payload.get("command"), payload.get("answer")
+    said = command or answer or text or "(empty)"
     prefix = "answer: " if payload.get("form") == "answer" else ""
+    whole = text.strip()
     return Card(
         seq=seq,
         kind="action",
@@ -129,9 +191,31 @@ def _action(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
         title=f"Action {step}" if step is not None else "Action",
         outline=cell(f"{prefix}{said}", 80),
         meta=_seconds(payload.get("latency_s")),
-        payload={**payload, "text": text},
+        payload={
+            **payload,
+            "text": text,
+            "shown_arguments": _shown_arguments(payload),
+            # What was said beside the command or the answer that was read out of it.
+            "has_more": bool(whole)
+            and any(isinstance(part, str) and part.strip() != whole for part in (command, answer))
+            and whole not in (f"answer: {answer}", f"$ {command}"),
+        },
         hidden_chars=hidden,
+        reasoning=reasoning,
     )
+
+
+def _shown_arguments(payload: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Arguments of a tool call: a text with its line breaks and language, anything else as JSON."""
+    arguments = payload.get("arguments")
+    tool = str(payload.get("tool") or "")
+    shown = []
+    for name, value in _items(arguments):
+        is_text = isinstance(value, str)
+        text = value if is_text else pretty_json(value)
+        language = language_of(tool, name, text) if is_text else "json"
+        shown.append({"name": str(name), "text": cut(text)[0], "language": language})
+    return shown
 
 
 def _skill(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
@@ -227,7 +311,7 @@ def _rows(table: Any) -> str:
     return f"{n} rows"
 
 
-_MAKERS = {
+_MAKERS: dict[str, Maker] = {
     "waiting": _waiting,
     "final_state": _final_state,
     "rollout.started": _started,
@@ -239,6 +323,7 @@ _MAKERS = {
     "verdict": _verdict,
     "rollout.ended": _ended,
     "rollout.judging": _ended,
+    "rollout.restarted": _restarted,
 }
 
 
@@ -248,65 +333,3 @@ def _int(value: object) -> int | None:
 
 def _seconds(value: object) -> str:
     return f"{value:.1f} s" if isinstance(value, int | float) else ""
-
-
-@dataclass(frozen=True)
-class TokenCell:
-    """One token of the ledger: its place, id, kind and, where sampled, its log-probability."""
-
-    place: int
-    id: int
-    kind: str
-    logprob: float | None
-    heat: int
-    """0 (expected) to 5 (surprising); 0 where no log-probability exists."""
-
-
-@dataclass(frozen=True)
-class TokenSpan:
-    kind: str
-    count: int
-    is_trained: bool
-    cells: Sequence[TokenCell]
-    """Empty for kinds that carry no log-probability."""
-    mean_logprob: float | None
-
-
-class TokenRowLike(Protocol):
-    ids: Any
-    kinds: Any
-    logprobs: Any
-
-
-def token_spans(row: TokenRowLike) -> list[TokenSpan]:
-    """Runs of equal kind in order, with the sampler's log-probabilities of the action tokens."""
-    spans: list[TokenSpan] = []
-    logprobs = iter(row.logprobs)
-    place = 0
-    for kind, size in row.kinds:
-        cells: list[TokenCell] = []
-        if kind == "action":
-            for offset in range(size):
-                logprob = next(logprobs, None)
-                cells.append(
-                    TokenCell(place + offset, row.ids[place + offset], kind, logprob, heat(logprob))
-                )
-        known = [c.logprob for c in cells if c.logprob is not None]
-        spans.append(
-            TokenSpan(
-                kind=kind,
-                count=size,
-                is_trained=kind in TRAINED_KINDS,
-                cells=cells,
-                mean_logprob=sum(known) / len(known) if known else None,
-            )
-        )
-        place += size
-    return spans
-
-
-def heat(logprob: float | None) -> int:
-    """Surprise in six steps: below 0.1, 0.5, 1, 2, 4 nats, and above."""
-    if logprob is None:
-        return 0
-    return sum(-logprob >= bound for bound in (0.1, 0.5, 1.0, 2.0, 4.0))

@@ -134,9 +134,10 @@ ELSEWHERE = {
     *("rubric_redteam", "redteam_start", "redteam_cancel", "redteam_golden"),
     *("alarm_acknowledge", "judge_limits"),
     *("climb_start", "climb_overrule"),
+    "rollout_media",
 }
 """Tested in `test_calibration_pages`, `test_redteam_page`, `test_alarms_page`, `test_judge_limits`,
-`test_climb_start`.
+`test_climb_start`, `test_trace_pages`.
 """
 
 

@@ -233,8 +233,10 @@ def test_a_trace_grows_and_a_restart_folds_what_was(demo: Demo) -> None:
     )
     append(stream_id=demo.live.stream_id, items=[started(2)])
     expect(demo.page.locator("#e5")).to_be_visible()
-    expect(demo.page.locator("details.attempt")).to_contain_text("the worker was killed")
-    expect(demo.page.locator("[data-cards] [data-seq]")).to_have_count(1)
+    expect(demo.page.locator(".ev.cutoff")).to_contain_text("the worker was killed")
+    expect(demo.page.locator("[data-cards] [data-seq]")).to_have_count(2)
+    demo.page.get_by_role("link", name="show it").click()
+    expect(demo.page.locator("[data-cards] [data-seq]")).to_have_count(5)
 
 
 def test_keys_walk_the_events_of_a_trace(demo: Demo) -> None:
@@ -350,9 +352,9 @@ def test_a_restart_of_the_server_loses_and_repeats_nothing(demo: Demo) -> None:
     stack.start()
     append(stream_id=stream, items=[NewEvent("action", {**ACTION, "step": 2}) for _ in range(5)])
     expect(live).to_have_attribute("data-state", "live", timeout=20_000)
-    expect(demo.page.locator("[data-cards] > [data-seq]")).to_have_count(12)
+    expect(demo.page.locator("[data-cards] [data-seq]")).to_have_count(12)
     seqs = demo.page.eval_on_selector_all(
-        "[data-cards] > [data-seq]", "cards => cards.map(card => Number(card.dataset.seq))"
+        "[data-cards] [data-seq]", "cards => cards.map(card => Number(card.dataset.seq))"
     )
     assert seqs == list(range(1, 13))
     page.goto("about:blank")

@@ -40,7 +40,8 @@ def test_markup_in_text_stays_text(text: str) -> None:
 def test_odd_characters_are_marks_with_a_name() -> None:
     assert "␀" in visible("\x00")
     assert "U+202E" in visible("\u202eevil")
-    assert visible("a\u200db") == "a\u200db"
+    assert visible("\U0001f468\u200d\U0001f469") == "\U0001f468\u200d\U0001f469"
+    assert "U+200D" in visible("a\u200db")
     assert visible("\ud800") == "\ufffd"
 
 

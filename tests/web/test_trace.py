@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.web.text import PREVIEW_CHARS
-from orchestrator.web.trace import build_trace, heat, token_spans
+from orchestrator.web.trace import build_trace
+from orchestrator.web.trace_tokens import heat, token_spans
 from tests.web.build import ACTION
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

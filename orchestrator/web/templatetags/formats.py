@@ -13,6 +13,8 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from orchestrator.web import code as codes
+from orchestrator.web import terminal as terminals
 from orchestrator.web import text as texts
 from orchestrator.web.icons import ICONS
 
@@ -269,6 +271,24 @@ def kind_word(kind: str) -> str:
     return KIND_WORDS.get(kind, kind)
 
 
+EVENT_WORDS = {
+    "rollout.started": "task",
+    "rollout.ended": "end",
+    "rollout.judging": "judging",
+    "rollout.restarted": "cut off",
+    "told": "how to act",
+    "observation": "output",
+    "skill.loaded": "skill",
+    "skill.refused": "skill not found",
+}
+
+
+@register.filter
+def event_word(kind: str) -> str:
+    """The kind of an event as people read it."""
+    return EVENT_WORDS.get(kind, kind.replace("_", " "))
+
+
 @register.inclusion_tag("web/parts/id.html")
 def identifier(text: str, copy: str = "") -> dict[str, str]:
     """An id as a monospaced pill with a copy button."""
@@ -340,6 +360,23 @@ def effect_bar(mean: float, low: float | None, high: float | None) -> EffectBar:
 @register.filter
 def visible(value: Any) -> SafeString:
     return texts.visible(str(value))
+
+
+@register.filter
+def terminal(value: Any) -> SafeString:
+    """Output of a terminal: colours drawn, other sequences left out."""
+    return terminals.terminal(str(value))
+
+
+@register.filter
+def code(value: Any, language: str) -> SafeString:
+    return codes.code(str(value), language)
+
+
+@register.filter
+def fenced(value: Any) -> SafeString:
+    """Text whose fenced blocks are coloured."""
+    return codes.with_fences(str(value))
 
 
 @register.filter
