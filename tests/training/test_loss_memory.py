@@ -8,6 +8,7 @@ from benchmarks.training.memory import head_bytes
 from training.head import DEFAULT_CHUNK
 
 
+@pytest.mark.slow
 def test_the_peak_does_not_grow_with_the_sequence() -> None:
     vocabulary, hidden = 6000, 16
     short, long = (

@@ -175,14 +175,22 @@ def finish(supervisor: Supervisor) -> JobStatus:
     return client.status(supervisor.folder)
 
 
+@pytest.mark.parametrize(
+    "moments",
+    [
+        ("backward:1", "saving:2"),
+        pytest.param(("sampling:1", "rows:1", "step:2", "publishing:2"), marks=pytest.mark.slow),
+    ],
+    ids=["where it costs most", "in the other phases"],
+)
 def test_a_job_killed_in_every_phase_ends_bit_for_bit_the_same(
     tmp_path: Path,
     manifest: Manifest,
     supervisors: Supervise,
     uninterrupted: tuple[JobStatus, list[dict[str, object]]],
+    moments: tuple[str, ...],
 ) -> None:
     supervisor = supervisors(tmp_path / "job", manifest)
-    moments = ("sampling:1", "rows:1", "backward:1", "step:2", "saving:2", "publishing:2")
     for moment in moments:
         code = supervisor.run(supervisor.start_doomed(moment))
         assert code == -signal.SIGKILL, moment
@@ -239,6 +247,7 @@ def test_the_best_step_on_held_out_tasks_is_the_result_and_stays(
     assert all(e["pool_tokens"] == told[0]["pool_tokens"] > 0 for e in told)
 
 
+@pytest.mark.slow
 def test_a_third_gradient_that_is_not_finite_stops_the_job_and_keeps_the_batch(
     tmp_path: Path, manifest: Manifest, supervisors: Supervise
 ) -> None:
@@ -325,6 +334,7 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
+@pytest.mark.slow
 def test_rows_that_never_come_are_a_clear_failure(
     tmp_path: Path, manifest: Manifest, supervisors: Supervise
 ) -> None:
@@ -339,6 +349,7 @@ def test_rows_that_never_come_are_a_clear_failure(
     assert finish(supervisor).state is JobState.DONE
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_a_clear_failure_and_leaves_nothing_half_written(
     tmp_path: Path, manifest: Manifest, supervisors: Supervise
 ) -> None:
