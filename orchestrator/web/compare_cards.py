@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from optimizer.statistics import PairedResult
@@ -130,6 +130,7 @@ def _line(side: int, found: Contrast, is_negative: bool, span: EffectSpan | None
     wins, losses = paired.sign_test.wins, paired.sign_test.losses
     if is_negative:
         verdict, wins, losses = TURNED.get(verdict, verdict), losses, wins
+        span = None if span is None else replace(span, is_up=not span.is_up)
     test, p = _test(paired)
     needed = _needed(paired) if verdict == "inconclusive" else None
     return Line(side, found, verdict, wins, losses, span, test, p, needed)

@@ -22,13 +22,16 @@ class RungRow:
     comparison: Comparison | None
     seconds: float | None
     is_live: bool
+    why: str = ""
+    """The decision that led to it."""
 
     @property
     def has_gain(self) -> bool:
         return self.comparison is not None and self.comparison.difference is not None
 
 
-def rung_rows(rungs: Sequence[Rung]) -> list[RungRow]:
+def rung_rows(rungs: Sequence[Rung], whys: Sequence[str] = ()) -> list[RungRow]:
+    """`whys[i]`: the decision that led to rung i."""
     return [
         RungRow(
             rung=rung,
@@ -36,8 +39,9 @@ def rung_rows(rungs: Sequence[Rung]) -> list[RungRow]:
             comparison=rung.comparison,
             seconds=rung_seconds(rung),
             is_live=rung.state == "running",
+            why=whys[place] if place < len(whys) else "",
         )
-        for rung in rungs
+        for place, rung in enumerate(rungs)
     ]
 
 

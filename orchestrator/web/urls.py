@@ -4,6 +4,7 @@ from django.urls import include, path, re_path
 
 from orchestrator.web.views import (
     checks,
+    climb_report,
     climb_start,
     climbs,
     compare,
@@ -145,6 +146,11 @@ urlpatterns = [
         name="climb_overrule",
     ),
     path("p/<int:project_id>/ladder/<int:climb_id>/", climbs.climb_detail, name="climb"),
+    re_path(
+        r"^p/(?P<project_id>\d+)/ladder/(?P<climb_id>\d+)/report\.(?P<form>html|md)$",
+        climb_report.climb_report,
+        name="climb_report",
+    ),
     re_path(
         r"^p/(?P<project_id>\d+)/ladder/(?P<climb_id>\d+)/(?P<action>pause|resume|cancel)/$",
         climbs.climb_action,

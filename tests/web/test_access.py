@@ -15,6 +15,7 @@ from orchestrator.runs.models import Rollout, Run
 from orchestrator.web import urls
 from tests.base import People
 from tests.web import test_authoring_access as authoring
+from tests.web import test_climb_report as reports
 from tests.web import test_compare_pages as compare
 from tests.web import test_harness_pages as harnesses
 from tests.web import test_regrade_pages as regrades
@@ -156,7 +157,7 @@ def test_every_address_is_under_test() -> None:
     known = set(PAGES) | WRITES | FOR_EDITORS | ELSEWHERE | authoring.PAGES | authoring.WRITES
     known |= regrades.PAGES | regrades.WRITES | rubrics.PAGES | rubrics.WRITES
     known |= trainings.PAGES | trainings.FOR_EDITORS | trainings.WRITES
-    known |= harnesses.PAGES | harnesses.WRITES | compare.PAGES
+    known |= harnesses.PAGES | harnesses.WRITES | compare.PAGES | reports.PAGES
     known |= searches.PAGES | searches.FOR_EDITORS | searches.WRITES
     assert names == known | review.PAGES | review.FOR_EDITORS | review.WRITES
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils.html import format_html
-from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_safe
 
 from optimizer.models import Search
 from orchestrator.web import access, search_queries
 from orchestrator.web.certificates import Certificate, certificate
+from orchestrator.web.exported import styles
 from orchestrator.web.frame import Crumb, page
 from orchestrator.web.search_page import budget_lines, noise_of
 
@@ -67,7 +63,12 @@ def certificate_export(
         address = request.build_absolute_uri(
             reverse("web:search_certificate", args=[project_id, search.pk, comparison_id])
         )
-        context = {"search": search, "address": address, "styles": _styles(), **_context(found)}
+        context = {
+            "search": search,
+            "address": address,
+            "styles": styles(*STYLES),
+            **_context(found),
+        }
         response = HttpResponse(render_to_string("web/certificate_file.html", context))
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
@@ -97,14 +98,3 @@ def _context(found: Certificate) -> dict[str, Any]:
         "curve": found.curve(),
         "narrow_curve": found.curve(is_narrow=True),
     }
-
-
-@cache
-def _styles() -> SafeString:
-    """As an element; without the fonts, which are files of their own."""
-    folder = Path(settings.BASE_DIR) / "static" / "css"
-    lines: list[str] = []
-    for name in STYLES:
-        text = (folder / f"{name}.css").read_text(encoding="utf-8")
-        lines += [line for line in text.splitlines() if not line.startswith("@font-face")]
-    return format_html("<style>\n{}\n</style>", mark_safe("\n".join(lines)))  # our own files

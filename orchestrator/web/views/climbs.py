@@ -16,6 +16,7 @@ from orchestrator.grading.hacking import acknowledge, alarms_of, open_alarms
 from orchestrator.grading.models import HackingAlarm
 from orchestrator.projects.access import project_for_view
 from orchestrator.web import access, queries
+from orchestrator.web.climb_report import why_between
 from orchestrator.web.figures import MINI, NARROW, WIDE, climb_figure
 from orchestrator.web.frame import Crumb, page
 from orchestrator.web.ladder import edit_rows, harness_diff, rung_rows, training_curves
@@ -79,7 +80,7 @@ def climb_detail(request: HttpRequest, project_id: int, climb_id: int) -> HttpRe
         view=view,
         headline=view.headline,
         climb=view.climb,
-        rungs=rung_rows(view.rungs),
+        rungs=rung_rows(view.rungs, why_between(view.rungs, view.decisions, view.climb)),
         figure=climb_figure(view.rungs, names, WIDE),
         narrow=climb_figure(view.rungs, names, NARROW),
         diff=_diff(view.climb, view.rungs),
