@@ -38,7 +38,7 @@ class Options:
     @property
     def kept(self) -> list[tuple[str, str]]:
         """What the page's form sends along: all that it has no field for."""
-        fields = {"only": False, "family": "", "split": "", "page": 1}
+        fields: dict[str, Any] = {"only": False, "family": "", "split": "", "page": 1}
         if self.layout == "grid":
             fields["words"] = False
         return list(replace(self, **fields).asked().items())

@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from optimizer.models import Comparison, Edit
-from orchestrator.climbs.models import Rung
-from orchestrator.climbs.queries import rung_seconds
-from orchestrator.web.figures import LineChart, line_chart
+from orchestrator.climbs.models import Climb, Rung
+from orchestrator.climbs.queries import claim, rung_seconds
+from orchestrator.web.figures import MINI, ClimbFigure, LineChart, climb_figure, line_chart
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,23 @@ def rung_rows(rungs: Sequence[Rung], whys: Sequence[str] = ()) -> list[RungRow]:
         )
         for place, rung in enumerate(rungs)
     ]
+
+
+@dataclass(frozen=True)
+class ClimbCard:
+    climb: Climb
+    headline: str
+    mini: ClimbFigure
+
+
+def climb_cards(climbs: Iterable[Climb]) -> list[ClimbCard]:
+    """Of climbs whose rungs are loaded."""
+    cards = []
+    for climb in climbs:
+        rungs = sorted(climb.rungs.all(), key=lambda rung: rung.index)
+        names = [rung.get_kind_display() for rung in rungs]
+        cards.append(ClimbCard(climb, claim(climb, rungs), climb_figure(rungs, names, MINI)))
+    return cards
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from django.db.models import Avg, Count, IntegerField, Model, OuterRef, Q, Query
 from django.db.models.functions import Coalesce
 
 from optimizer.models import Blob, Comparison, HarnessVersion, Search, SearchState
-from orchestrator.climbs.models import Climb, ClimbRun, ClimbState, Rung
+from orchestrator.climbs.models import ENDED_CLIMB_STATES, Climb, ClimbRun, ClimbState, Rung
 from orchestrator.environments.models import Environment, EnvironmentVersion, Split, Task
 from orchestrator.events.models import Event, Stream
 from orchestrator.grading.hacking import PAUSE
@@ -194,6 +194,17 @@ def current_climb(project_id: int) -> Climb | None:
     )
     return (
         query.filter(state__in=LIVE_CLIMBS).order_by("-pk").first() or query.order_by("-pk").first()
+    )
+
+
+def last_climbs(project_id: int, *, but: int | None, limit: int = 4) -> list[Climb]:
+    """The newest that have ended, without `but`. Two queries."""
+    query = Climb.objects.filter(project_id=project_id, state__in=ENDED_CLIMB_STATES)
+    return list(
+        query.exclude(pk=but or 0)
+        .select_related("environment_version__environment", "rubric_version__rubric", "model")
+        .prefetch_related("rungs")
+        .order_by("-pk")[:limit]
     )
 
 

@@ -10,6 +10,7 @@ const modules = {
   ladder: () => import("./ladder.js"),
   run: () => import("./run.js"),
   rollout: () => import("./rollout.js"),
+  overview: () => import("./overview.js"),
   authoring: () => import("./authoring.js"),
   "authoring-files": () => import("./authoring_files.js"),
   "authoring-bulk": () => import("./authoring_bulk.js"),

@@ -48,7 +48,7 @@ def fill_runs(project: Project) -> None:
         ("environments", make_environment, 6),
         ("rubrics", make_rubric, 3),
         ("training", make_training_job, 9),
-        ("overview", make_climb, 8),
+        ("overview", make_climb, 21),
     ],
 )
 def test_the_number_of_queries_is_fixed(

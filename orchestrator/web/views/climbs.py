@@ -10,16 +10,16 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from orchestrator.climbs.models import Climb
-from orchestrator.climbs.queries import claim, ladder, list_climbs
+from orchestrator.climbs.queries import ladder, list_climbs
 from orchestrator.climbs.services import ClimbError, cancel_climb, pause_climb, resume_climb
 from orchestrator.grading.hacking import acknowledge, alarms_of, open_alarms
 from orchestrator.grading.models import HackingAlarm
 from orchestrator.projects.access import project_for_view
 from orchestrator.web import access, queries
 from orchestrator.web.climb_report import why_between
-from orchestrator.web.figures import MINI, NARROW, WIDE, climb_figure
+from orchestrator.web.figures import NARROW, WIDE, climb_figure
 from orchestrator.web.frame import Crumb, page
-from orchestrator.web.ladder import edit_rows, harness_diff, rung_rows, training_curves
+from orchestrator.web.ladder import climb_cards, edit_rows, harness_diff, rung_rows, training_curves
 from orchestrator.web.turns import turn_of
 
 EDITS_SHOWN = 8
@@ -37,17 +37,7 @@ SAID = {
 @require_safe
 def climb_list(request: HttpRequest, project_id: int) -> HttpResponse:
     project = project_for_view(request.user, project_id)
-    rows = []
-    for climb in list_climbs(project.pk)[:50]:
-        rungs = sorted(climb.rungs.all(), key=lambda rung: rung.index)
-        names = [rung.get_kind_display() for rung in rungs]
-        rows.append(
-            {
-                "climb": climb,
-                "headline": claim(climb, rungs),
-                "mini": climb_figure(rungs, names, MINI),
-            }
-        )
+    rows = climb_cards(list_climbs(project.pk)[:50])
     return page(
         request,
         "web/climbs.html",

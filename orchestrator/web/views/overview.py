@@ -9,13 +9,15 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 
 from orchestrator.climbs.queries import claim
-from orchestrator.projects.access import project_for_view
+from orchestrator.projects.access import project_for_view, role_in
+from orchestrator.projects.models import Role, User
 from orchestrator.projects.queries import projects_of
 from orchestrator.web import queries
 from orchestrator.web.figures import MINI, NARROW, WIDE, climb_figure
 from orchestrator.web.frame import Crumb, page
 from orchestrator.web.health import signs
-from orchestrator.web.ladder import rung_rows
+from orchestrator.web.ladder import climb_cards, rung_rows
+from orchestrator.web.now_queries import now_of
 from orchestrator.web.templatetags.formats import THEMES
 
 YEAR_S = 365 * 24 * 3600
@@ -38,6 +40,14 @@ def overview(request: HttpRequest, project_id: int) -> HttpResponse:
     climb = queries.current_climb(project.pk)
     rungs = queries.rungs_of(climb.pk) if climb else []
     runs = queries.run_page(project.pk, limit=8)
+    role = role_in(request.user, project.pk)
+    can_edit = role in (Role.EDITOR, Role.ADMIN)
+    reviewer = request.user if can_edit and isinstance(request.user, User) else None
+    now = now_of(
+        project.pk,
+        to_review=queries.rail_counts(project.pk, reviewer).review,
+        can_edit=can_edit,
+    )
     names = [rung.get_kind_display() for rung in rungs]
     return page(
         request,
@@ -52,6 +62,8 @@ def overview(request: HttpRequest, project_id: int) -> HttpResponse:
         narrow=climb_figure(rungs, names, NARROW) if rungs else None,
         mini=climb_figure(rungs, names, MINI) if rungs else None,
         runs=runs,
+        now=now,
+        climbs=climb_cards(queries.last_climbs(project.pk, but=climb.pk if climb else None)),
         environments=queries.environment_cards(project.pk),
     )
 
