@@ -111,6 +111,8 @@ class _Keeper:
         self._say = say
         self._folder = setting.out / "cells" / cell.name
         self._process: subprocess.Popen[bytes] | None = None
+        self._failures = 0
+        self._failed_at = 0
 
     def keep(self) -> dict[str, Any]:
         """The cell's line of results."""
@@ -120,10 +122,9 @@ class _Keeper:
         )
         client.submit(self._folder, manifest)
         client.write_pool(self._folder, self._pool())
-        failures = 0
         try:
             while (status := client.status(self._folder)).state is not JobState.DONE:
-                failures = self._ensure_alive(status, failures)
+                self._ensure_alive(status)
                 if evaluation := client.pending_evaluation(self._folder):
                     self._evaluate(evaluation)
                 elif need := client.pending_need(self._folder):
@@ -152,20 +153,23 @@ class _Keeper:
 
     # --- the trainer ---------------------------------------------------------------------------
 
-    def _ensure_alive(self, status: client.JobStatus, failures: int) -> int:
+    def _ensure_alive(self, status: client.JobStatus) -> None:
         process = self._process
-        if process is not None and process.poll() is None:
-            if status.state is not JobState.HUNG:
-                return failures
-            client.stop_runner(process)
         if process is not None:
-            failures += 1
-            if failures >= MAX_ATTEMPTS:
-                log = self._folder / "runner.log"
-                reason = status.reason or f"exit code {process.poll()}"
-                raise CellFailed(f"cell {self._cell.name}: {reason}; see {log}")
+            if process.poll() is None:
+                if status.state is not JobState.HUNG:
+                    return
+                client.stop_runner(process)
+            self._count_failure(status, process.returncode)
         self._process = client.start_runner(self._folder, env=dict(os.environ))
-        return failures
+
+    def _count_failure(self, status: client.JobStatus, code: int) -> None:
+        self._failures = 1 if status.step > self._failed_at else self._failures + 1
+        self._failed_at = status.step
+        if self._failures >= MAX_ATTEMPTS:
+            log = self._folder / "runner.log"
+            reason = status.reason or f"exit code {code}"
+            raise CellFailed(f"cell {self._cell.name}: {reason}; see {log}")
 
     def _wait(self) -> None:
         assert self._process is not None

@@ -105,7 +105,7 @@ LEARNS, IDLES = [0.2] * 5 + [0.9] * 5, [0.3] * 10
     [
         (5.0, 2.0, LEARNS, LEARNS, []),
         (2.0, 2.0, LEARNS, LEARNS, [1]),
-        (5.0, 4.0, LEARNS, LEARNS, [0]),
+        (5.0, 4.5, LEARNS, LEARNS, [0]),
         (5.0, 2.0, IDLES, LEARNS, [2]),
         (5.0, 2.0, LEARNS, IDLES, [3]),
     ],

@@ -46,7 +46,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         # SIGTERM ends the command as Ctrl-C does, so that its children end too.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        console = Console(highlight=False, file=self.stdout)  # type: ignore[arg-type]
+        console = Console(highlight=False, soft_wrap=True, file=self.stdout)  # type: ignore[arg-type]
         try:
             if options["full"]:
                 self._full(console, **options)
@@ -68,7 +68,7 @@ class Command(BaseCommand):
         console.print(_small_table(grpo, echo))
         stated = claims(grpo, echo)
         for claim in stated:
-            console.print(f"{'seen    ' if claim.holds else 'NOT SEEN'}  {claim.sentence}")
+            console.print(f"{'seen' if claim.holds else 'NOT SEEN'}: {claim.sentence}")
         console.print(f"{time.monotonic() - started:.0f} s")
         if not all(claim.holds for claim in stated):
             raise CommandError("Not everything that ECHO claims was seen.")
