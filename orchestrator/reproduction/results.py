@@ -206,12 +206,13 @@ def sentences(found: Summary) -> list[str]:
             continue
         said.append(f"λ {row.value:g}: {_ce_sentence(row)}")
         if row.compared is not None and row.compared.difference is not None:
-            word = {"better": "more is solved", "regressed": "less is solved"}.get(
-                row.compared.word, "whether more is solved is not settled"
-            )
+            word = {
+                "better": "more is solved than with GRPO",
+                "regressed": "less is solved than with GRPO",
+            }.get(row.compared.word, "whether more is solved than with GRPO is not settled")
             said.append(
-                f"λ {row.value:g}: {word} than with GRPO, {_difference(row.compared)} over "
-                f"{row.compared.seeds} seeds and {row.compared.tasks} tasks."
+                f"λ {row.value:g}: {word}: {_difference(row.compared)}, "
+                f"{_seeds(row.compared.seeds)} and {row.compared.tasks} tasks."
             )
     return said
 
@@ -224,5 +225,9 @@ def _ce_sentence(row: Row) -> str:
     word = "falls" if change <= -CE_FALLS_BY else "rises" if change >= CE_FALLS_BY else "stays"
     return (
         f"the surprise at the environment {word}: {before:.2f} to {after:.2f} nats a token "
-        f"({change:+.0%}), {row.last_ce.n} seeds."
+        f"({change:+.0%}), {_seeds(row.last_ce.n)}."
     )
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"

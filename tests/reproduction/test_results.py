@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +20,16 @@ from hypothesis import strategies as st
 
 from orchestrator.reproduction import pictures, results
 from orchestrator.reproduction.cells import SIZES, Cell, Size, grid, manifest_of
-from orchestrator.reproduction.grid import read_results
-from orchestrator.reproduction.player import author_rows
+from orchestrator.reproduction.grid import (
+    MAX_ATTEMPTS,
+    CellFailed,
+    Setting,
+    read_results,
+    run_grid,
+)
+from orchestrator.reproduction.player import Player, author_rows
 from orchestrator.reproduction.world import World, make_world
+from training.jobs import client
 from training.prepare import make_tiny
 from training.tokenizer import ChatTokenizer
 
@@ -169,6 +180,29 @@ def test_results_of_another_size_are_not_mixed_in(tmp_path: Path) -> None:
     )
     assert [each["seed"] for each in read_results(tmp_path, SMALL)] == [0]
     assert read_results(tmp_path / "nowhere", SMALL) == []
+
+
+def test_a_trainer_that_always_fails_ends_the_grid_and_names_its_log(
+    tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Path] = []
+
+    def start(folder: Path, **_: Any) -> subprocess.Popen[bytes]:
+        started.append(folder)
+        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"])
+
+    @contextmanager
+    def playing(_: Setting) -> Iterator[tuple[World, Player]]:
+        yield world, Player(world, model_url="http://127.0.0.1:9", environment_url="unix:///none")
+
+    monkeypatch.setattr(client, "start_runner", start)
+    monkeypatch.setattr("orchestrator.reproduction.grid._playing", playing)
+    setting = Setting(
+        out=tmp_path / "out", model=make_tiny(tmp_path / "tiny"), examples=EXAMPLES, size=SMALL
+    )
+    with pytest.raises(CellFailed, match=r"s0-l0: exit code 7; see .*s0-l0/runner\.log"):
+        run_grid(setting, grid([0], [0.0]), print)
+    assert len(started) == MAX_ATTEMPTS
 
 
 def test_names_of_cells_are_folders() -> None:
