@@ -12,67 +12,55 @@ const ROLES = {
 };
 
 export class TraceLane {
-  constructor(canvas, index, go) {
-    this.canvas = canvas;
+  constructor(lane, index, go) {
+    this.lane = lane;
+    this.canvas = lane.querySelector("canvas");
+    this.caret = lane.querySelector("span");
     this.index = index;
     this.position = null;
     this.isPlanned = false;
-    canvas.addEventListener("pointerdown", (event) => {
-      const share = event.offsetX / canvas.clientWidth;
-      const row = Math.floor(share * index.shown.length);
+    lane.addEventListener("pointerdown", (event) => {
+      const box = lane.getBoundingClientRect();
+      const row = Math.floor(((event.clientX - box.left) / box.width) * index.shown.length);
       if (index.shown.length) go(index.shown[Math.max(0, Math.min(index.shown.length - 1, row))]);
     });
-    new ResizeObserver(() => this.reset()).observe(canvas);
+    new ResizeObserver(([entry]) => {
+      this.width = entry.contentRect.width;
+      this.reset();
+    }).observe(lane);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.reset());
+    new MutationObserver(() => this.reset()).observe(document.documentElement, { attributeFilter: ["data-theme"] });
   }
 
   follow(position) {
     if (position === this.position) return;
     this.position = position;
-    this.plan();
+    const row = this.index.rows.get(position) ?? 0;
+    this.caret.style.transform = `translateX(${(row / Math.max(1, this.index.shown.length)) * (this.width ?? 0)}px)`;
   }
 
   reset() {
-    this.picture = null;
-    this.plan();
-  }
-
-  plan() {
     if (this.isPlanned) return;
     this.isPlanned = true;
     requestAnimationFrame(() => {
       this.isPlanned = false;
+      const { position } = this;
+      this.position = null;
+      this.follow(position);
       this.draw();
     });
   }
 
   draw() {
-    const { canvas, index } = this;
-    const width = Math.round(canvas.clientWidth * devicePixelRatio);
-    const height = Math.round(14 * devicePixelRatio);
+    const width = Math.round((this.width ?? 0) * devicePixelRatio);
     if (!width) return;
-    if (canvas.width !== width || canvas.height !== height) {
-      canvas.width = width;
-      canvas.height = height;
-      this.picture = null;
-    }
-    const context = canvas.getContext("2d");
-    if (!this.picture) {
-      this.stripes(context, width, height);
-      this.picture = context.getImageData(0, 0, width, height);
-    } else {
-      context.putImageData(this.picture, 0, 0);
-    }
-    const row = index.rows.get(this.position);
-    if (row === undefined) return;
-    const x = (row / Math.max(1, index.shown.length)) * width;
-    context.fillStyle = colour(canvas, "--trail");
-    context.fillRect(Math.min(width - 3, x), 0, Math.max(2, 2 * devicePixelRatio), height);
+    this.canvas.width = width;
+    this.canvas.height = Math.round(14 * devicePixelRatio);
+    this.stripes(this.canvas.getContext("2d"), width, this.canvas.height);
   }
 
   stripes(context, width, height) {
     const { shown } = this.index;
-    context.clearRect(0, 0, width, height);
     const colours = new Map();
     const step = Math.max(1, width / Math.max(1, shown.length));
     let drawn = -1;

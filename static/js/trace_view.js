@@ -16,9 +16,10 @@ export class TraceView {
     this.isFollowing = false;
     this.part = (name) => element.querySelector(`[data-${name}]`);
     this.readKinds();
-    this.store = new CardStore(element.dataset.cardsUrl, () => this.window.plan());
+    this.store = new CardStore(element.dataset.cardsUrl, () => this.window.update());
     this.window = new TraceWindow(this.part("cards"), this.index, this.store, {
       onMove: (anchor) => this.moved(anchor),
+      onRelease: () => this.setFollowing(false),
     });
     this.window.edge = element.querySelector(".trace-tools");
     this.outline = new TraceOutline(element.querySelector(".outline"), this.index, element.dataset.outlineUrl);
@@ -33,7 +34,7 @@ export class TraceView {
     document.addEventListener("switchback:key", (event) => this.key(event.detail));
     this.part("kinds")?.addEventListener("change", () => this.chooseKinds());
     if (!this.fromAddress()) this.start();
-    this.window.plan();
+    this.window.update();
     if (element.dataset.ended === undefined) this.follow();
   }
 
@@ -166,7 +167,7 @@ export class TraceView {
 
   async whole(seq) {
     await this.store.whole(seq).catch(() => null);
-    this.window.plan();
+    this.window.update();
   }
 
   toggleAttempt(seq, link) {
@@ -181,7 +182,7 @@ export class TraceView {
     this.window.reset();
     this.outline.reset();
     this.lane.reset();
-    this.window.plan();
+    this.window.update();
     this.part("none").hidden = this.index.shown.length > 0;
   }
 
@@ -191,7 +192,7 @@ export class TraceView {
     this.store.clear(isRaw ? "&raw=1" : "");
     this.window.measured.clear();
     this.window.reset();
-    this.window.plan();
+    this.window.update();
   }
 
   async showRaw(seq) {
@@ -241,7 +242,6 @@ export class TraceView {
       }
       this.grown(events.length, isCut, isAtEnd);
     });
-    addEventListener("wheel", (event) => event.deltaY < 0 && this.setFollowing(false), { passive: true });
   }
 
   grown(count, isCut, isAtEnd) {
@@ -273,5 +273,6 @@ export class TraceView {
     const button = this.part("follow");
     button?.setAttribute("aria-pressed", String(isOn));
     if (isOn) this.window.toEnd();
+    else this.window.sticks = false;
   }
 }

@@ -4,34 +4,45 @@
    where it is: the page is scrolled by as much as that row was moved. */
 import { Heights } from "./trace_heights.js";
 
-const NEAR_PX = 900;
+/* Drawn beyond the window; and how much of it may be used up before the rows are exchanged. */
+const NEAR_PX = 1200;
+const LEAST_PX = 500;
 const MOST_ROWS = 120;
+/* Below every card, in trace_view.css. */
+const SLOT_PADDING = 12;
 
 export class TraceWindow {
-  constructor(box, index, store, { onMove }) {
+  constructor(box, index, store, { onMove, onRelease }) {
     this.box = box;
     this.index = index;
     this.store = store;
     this.onMove = onMove;
+    this.onRelease = onRelease;
     this.measured = new Map();
     this.before = pad();
     this.after = pad();
     this.drawn = new Map();
     this.pin = null;
+    this.sticks = false;
     this.isPlanned = false;
+    this.isStale = true;
+    this.range = null;
     for (const slot of box.querySelectorAll(":scope > [data-slot]")) store.put(slot);
     box.replaceChildren(this.before, this.after);
     document.documentElement.classList.add("windowed");
-    this.sizes = new ResizeObserver(() => this.plan());
+    this.sizes = new ResizeObserver((entries) => this.resized(entries));
+    this.width = innerWidth;
     this.reset();
     addEventListener("scroll", () => this.plan(), { passive: true });
     addEventListener("resize", () => {
+      if (innerWidth === this.width) return this.update();
+      this.width = innerWidth;
       this.measured.clear();
       this.reset();
-      this.plan();
+      this.update();
     });
-    for (const name of ["wheel", "touchmove", "pointerdown"]) {
-      addEventListener(name, () => (this.pin = null), { passive: true });
+    for (const name of ["wheel", "touchmove", "pointerdown", "keydown"]) {
+      addEventListener(name, (event) => this.moves(event), { passive: true, capture: true });
     }
   }
 
@@ -41,6 +52,7 @@ export class TraceWindow {
     this.heights = new Heights(this.index.shown.map((at) => this.measured.get(at) ?? this.index.height(at)));
     for (const slot of this.drawn.values()) slot.remove();
     this.drawn.clear();
+    this.range = null;
     if (anchor) {
       const row = this.index.rows.get(anchor.position);
       if (row !== undefined) this.pin = { position: anchor.position, top: anchor.top, isSoft: true };
@@ -54,6 +66,27 @@ export class TraceWindow {
         break;
       }
     }
+    this.update();
+  }
+
+  /* The reader moves the page now: nothing is held in its place, and going up ends following. */
+  moves(event) {
+    this.pin = null;
+    const isUp = event.deltaY < 0 || event.type === "touchmove" || ["ArrowUp", "PageUp", "Home"].includes(event.key);
+    if (!isUp || !this.sticks) return;
+    this.sticks = false;
+    this.onRelease();
+  }
+
+  resized(entries) {
+    for (const { target, contentRect } of entries) {
+      if (Math.abs(contentRect.height - (target.measuredHeight ?? 0)) > 0.5) this.update();
+    }
+  }
+
+  /* Cards have arrived or changed. */
+  update() {
+    this.isStale = true;
     this.plan();
   }
 
@@ -87,29 +120,41 @@ export class TraceWindow {
       this.before.style.height = this.after.style.height = "0px";
       return;
     }
-    let held = this.pin && rows.has(this.pin.position) ? this.pin : this.anchor();
+    if (this.sticks) scrollTo({ top: document.documentElement.scrollHeight, behavior: "instant" });
+    const held = this.pin && rows.has(this.pin.position) ? this.pin : this.anchor();
     const place = () => this.box.getBoundingClientRect().top;
     if (held === this.pin && held) {
       const y = place() + this.heights.sum(rows.get(held.position)) - held.top;
       if (!this.drawn.has(held.position)) scrollBy(0, y);
     }
     const top = -place();
+    if (!this.isStale && !this.pin && !this.sticks && this.covers(top)) {
+      this.onMove(held);
+      return;
+    }
+    this.isStale = false;
     const first = this.heights.find(Math.max(0, top - NEAR_PX));
     const last = Math.min(first + MOST_ROWS, this.heights.find(Math.max(0, top + innerHeight + NEAR_PX)));
+    this.range = { first, last };
     this.exchange(first, last);
-    this.before.style.height = `${this.heights.sum(first)}px`;
+    setHeight(this.before, this.heights.sum(first));
     let isMoved = false;
     for (const [position, slot] of this.drawn) {
       const height = slot.getBoundingClientRect().height;
       const row = rows.get(position);
+      slot.measuredHeight = height - SLOT_PADDING;
       if (Math.abs(height - this.heights.get(row)) > 0.5) {
         this.heights.set(row, height);
         isMoved = true;
       }
       if (slot.dataset.slot) this.measured.set(position, height);
     }
-    this.after.style.height = `${Math.max(0, this.heights.total - this.heights.sum(last + 1))}px`;
-    if (held && this.drawn.has(held.position)) {
+    setHeight(this.after, Math.max(0, this.heights.total - this.heights.sum(last + 1)));
+    if (this.sticks) {
+      const from = scrollY;
+      scrollTo({ top: document.documentElement.scrollHeight, behavior: "instant" });
+      isMoved ||= Math.abs(scrollY - from) > 1;
+    } else if (held && this.drawn.has(held.position)) {
       const moved = this.drawn.get(held.position).getBoundingClientRect().top - held.top;
       if (Math.abs(moved) > 0.5) {
         const from = scrollY;
@@ -118,12 +163,21 @@ export class TraceWindow {
       }
       if (this.pin?.isSoft) this.pin = null;
     }
-    if (isMoved) this.plan();
-    this.onMove(this.anchor(), first, last);
+    if (isMoved) this.update();
+    this.onMove(this.anchor());
+  }
+
+  covers(top) {
+    if (!this.range) return false;
+    const { first, last } = this.range;
+    const isAbove = first === 0 || this.heights.sum(first) <= top - LEAST_PX;
+    const end = last === this.index.shown.length - 1;
+    return isAbove && (end || this.heights.sum(last + 1) >= top + innerHeight + LEAST_PX);
   }
 
   exchange(first, last) {
-    const { shown, index } = { shown: this.index.shown, index: this.index };
+    const { index } = this;
+    const { shown } = index;
     const wanted = [];
     const keep = new Set();
     for (let row = first; row <= last; row += 1) keep.add(shown[row]);
@@ -176,11 +230,17 @@ export class TraceWindow {
     return innerHeight + scrollY >= document.documentElement.scrollHeight - 120;
   }
 
+  /* Stays at the end until the reader moves. */
   toEnd() {
     this.pin = null;
-    scrollTo({ top: document.documentElement.scrollHeight, behavior: "instant" });
-    this.plan();
+    this.sticks = true;
+    this.update();
   }
+}
+
+function setHeight(element, px) {
+  const height = `${px}px`;
+  if (element.style.height !== height) element.style.height = height;
 }
 
 function pad() {
