@@ -18,6 +18,8 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from orchestrator.events.models import Stream
+from orchestrator.events.search_index import write_words
+from orchestrator.events.search_text import event_words
 from orchestrator.events.types import NewEvent
 from orchestrator.jobs.errors import LeaseLost
 from orchestrator.jobs.fencing import Fence, check_fence, hold_fence
@@ -106,15 +108,17 @@ def _append(batches: Mapping[int, Sequence[NewEvent]], fence: Fence | None) -> d
     return last_seqs
 
 
-Prepared = Mapping[int, Sequence[tuple[str, str]]]
-"""Kind and payload of the events by stream."""
+Prepared = Mapping[int, Sequence[tuple[str, str, list[str]]]]
+"""Kind, payload and words of the events by stream."""
 Execute = Callable[[str, Sequence[Any]], Sequence[Any]]
 """Runs a statement and gives its rows."""
 
 
 def _prepared(batches: Mapping[int, Sequence[NewEvent]]) -> Prepared:
     return {
-        stream_id: [(item.kind, storable(item)) for item in items]
+        stream_id: [
+            (item.kind, storable(item), event_words(item.kind, item.payload)) for item in items
+        ]
         for stream_id, items in batches.items()
     }
 
@@ -122,22 +126,37 @@ def _prepared(batches: Mapping[int, Sequence[NewEvent]]) -> Prepared:
 def _written(prepared: Prepared, execute: Execute) -> dict[int, int]:
     now = connection.ops.adapt_datetimefield_value(timezone.now())
     last_seqs: dict[int, int] = {}
+    projects: dict[int, int] = {}
     # In order of id: two writers of the same streams cannot wait for each other.
     counts = [(stream_id, len(prepared[stream_id])) for stream_id in sorted(prepared)]
     for start in range(0, len(counts), _STREAMS_AT_ONCE):
-        last_seqs |= _bumped(execute, dict(counts[start : start + _STREAMS_AT_ONCE]))
+        bumped = _bumped(execute, dict(counts[start : start + _STREAMS_AT_ONCE]))
+        last_seqs |= {stream_id: seq for stream_id, (seq, _) in bumped.items()}
+        projects |= {stream_id: project for stream_id, (_, project) in bumped.items()}
     rows = [
         (stream_id, last_seqs[stream_id] - len(items) + index, kind, payload, now)
         for stream_id, items in prepared.items()
-        for index, (kind, payload) in enumerate(items, start=1)
+        for index, (kind, payload, _) in enumerate(items, start=1)
     ]
+    words = {
+        (stream_id, last_seqs[stream_id] - len(items) + index): found
+        for stream_id, items in prepared.items()
+        for index, (_, _, found) in enumerate(items, start=1)
+        if found
+    }
     row = _ROW_POSTGRESQL if connection.vendor == "postgresql" else _ROW
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         chunk = rows[start : start + _ROWS_AT_ONCE]
-        execute(
-            f"{_INSERT} {', '.join([row] * len(chunk))}",
+        ids = execute(
+            f"{_INSERT} {', '.join([row] * len(chunk))} RETURNING id, stream_id, seq",
             [value for values in chunk for value in values],
         )
+        indexed = [
+            (event_id, projects[stream_id], stream_id, found)
+            for event_id, stream_id, seq in ids
+            if (found := words.get((stream_id, seq)))
+        ]
+        write_words(execute, connection.vendor, indexed)
     return last_seqs
 
 
@@ -148,8 +167,11 @@ _STREAMS_AT_ONCE = 500
 """Of one statement; SQLite takes 32,766 parameters."""
 
 
-def _bumped(execute: Execute, counts: Mapping[int, int]) -> dict[int, int]:
-    """Adds to the counters, which locks them, and gives what they are. One statement on SQLite."""
+def _bumped(execute: Execute, counts: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """Adds to the counters, which locks them, and gives what they are, with the project.
+
+    One statement on SQLite.
+    """
     ids = list(counts)
     marks = ", ".join(["%s"] * len(ids))
     if connection.vendor == "postgresql" and len(ids) > 1:
@@ -157,17 +179,17 @@ def _bumped(execute: Execute, counts: Mapping[int, int]) -> dict[int, int]:
     if len(ids) == 1:
         rows = execute(
             "UPDATE events_stream SET last_seq = last_seq + %s WHERE id = %s"
-            " RETURNING id, last_seq",
+            " RETURNING id, last_seq, project_id",
             [counts[ids[0]], ids[0]],
         )
     else:
         cases = " ".join(["WHEN %s THEN %s"] * len(ids))
         rows = execute(
             f"UPDATE events_stream SET last_seq = last_seq + CASE id {cases} END"
-            f" WHERE id IN ({marks}) RETURNING id, last_seq",
+            f" WHERE id IN ({marks}) RETURNING id, last_seq, project_id",
             [*(number for pair in counts.items() for number in pair), *ids],
         )
-    bumped: dict[int, int] = dict(rows)
+    bumped = {stream_id: (seq, project_id) for stream_id, seq, project_id in rows}
     if missing := [stream_id for stream_id in ids if stream_id not in bumped]:
         raise Stream.DoesNotExist(f"no stream {missing[0]}")
     return bumped

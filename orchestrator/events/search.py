@@ -1,0 +1,92 @@
+"""Full-text search over the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection, transaction
+
+from orchestrator.events.search_index import index_missing
+from orchestrator.events.search_text import fts5_query, phrases_of, tsquery
+
+MOST_HITS = 5_000
+
+
+@dataclass(frozen=True)
+class Hit:
+    stream_id: int
+    seq: int
+
+
+def search_events(
+    project_id: int, query: str, *, stream_id: int | None = None, limit: int = MOST_HITS
+) -> list[Hit]:
+    """Events of the project, or of one of its streams, that hold all words of the query.
+
+    In the order of the log inside one stream, else the newest first; at most `limit`. A query
+    without a word finds nothing. `"two words"` is a phrase, `be*` a beginning.
+    """
+    sql, params = _ids(project_id, query, stream_id)
+    if not sql:
+        return []
+    order = "ASC" if stream_id is not None else "DESC"
+    key = "rowid" if connection.vendor == "sqlite" else "event_id"
+    where, extra = "s.project_id = %s", [project_id]
+    if stream_id is not None:
+        where, extra = f"{where} AND e.stream_id = %s", [project_id, stream_id]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT e.stream_id, e.seq FROM ({sql} ORDER BY {key} {order} LIMIT %s) t"
+            f" JOIN events_event e ON e.id = t.{key} JOIN events_stream s ON s.id = e.stream_id"
+            f" WHERE {where} ORDER BY e.id {order}",
+            [*params, limit, *extra],
+        )
+        return [Hit(stream, seq) for stream, seq in cursor.fetchall()]
+
+
+def streams_matching(project_id: int, query: str) -> tuple[str, Sequence[Any]] | None:
+    """SQL of the ids of the streams with an event that matches, for `id IN (…)`; with parameters.
+
+    None when the query has no word: it restricts nothing.
+    """
+    sql, params = _ids(project_id, query, None)
+    if not sql:
+        return None
+    key = "rowid" if connection.vendor == "sqlite" else "event_id"
+    return (
+        f"SELECT e.stream_id FROM ({sql}) t JOIN events_event e ON e.id = t.{key}",
+        params,
+    )
+
+
+def _ids(project_id: int, query: str, stream_id: int | None) -> tuple[str, list[Any]]:
+    """SELECT of the ids of events that match, without an order; empty if there is no word."""
+    phrases = phrases_of(query)
+    if not phrases:
+        return "", []
+    scope = f"p{project_id}" if stream_id is None else f"s{stream_id}"
+    if connection.vendor == "sqlite":
+        text = fts5_query(phrases, scope)
+        return "SELECT rowid FROM events_text WHERE events_text MATCH %s", [text]
+    return (
+        "SELECT event_id FROM events_text WHERE words @@ %s::tsquery",
+        [tsquery(phrases, scope)],
+    )
+
+
+def index_all() -> int:
+    """Indexes what was written past `append`; the number of batches that it took."""
+    batches, after = 0, 0
+    while True:
+        with transaction.atomic(), connection.cursor() as cursor:
+
+            def execute(sql: str, params: Sequence[Any], cursor: Any = cursor) -> Sequence[Any]:
+                cursor.execute(sql, params)
+                return cursor.fetchall() if cursor.description else ()
+
+            after = index_missing(execute, connection.vendor, after=after)
+        if not after:
+            return batches
+        batches += 1
