@@ -1,4 +1,4 @@
-"""The screens in a real Chromium, against the product's bars: long traces, live tail, lists, charts.
+"""Screens in a real Chromium, against the product's bars: long traces, live tail, lists, charts.
 
 `--only trace` (or live, lists, charts) takes one part; `--seconds N` is how long the live tail is
 written (default 20), `--repeats N` how often a trace is opened (default 3: the worst counts).

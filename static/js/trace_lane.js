@@ -74,7 +74,7 @@ export class TraceLane {
       if (!colours.has(role)) colours.set(role, colour(this.canvas, role));
       context.fillStyle = colours.get(role);
       const top = isTall ? 1 : Math.round(height * 0.3);
-      context.fillRect(x, top, Math.max(1, Math.min(step - (step > 3 ? 1 : 0), 40)), height - 2 * top);
+      context.fillRect(x, top, Math.max(1, step - (step > 3 ? 1 : 0)), height - 2 * top);
     }
   }
 }

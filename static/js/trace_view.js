@@ -74,8 +74,8 @@ export class TraceView {
     const box = this.part("place");
     const shown = this.index.shown.length;
     const at = anchor ? (this.index.rows.get(anchor.position) ?? 0) + 1 : 0;
-    const text = `${at.toLocaleString("en")} of ${shown.toLocaleString("en")} events`;
-    if (box.textContent !== text) box.textContent = text;
+    const text = `${at.toLocaleString("en")} of ${shown.toLocaleString("en")}`;
+    if (box.firstElementChild.textContent !== text) box.firstElementChild.textContent = text;
   }
 
   click(event) {

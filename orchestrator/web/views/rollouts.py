@@ -42,6 +42,18 @@ from orchestrator.web.trace_page import (
 from orchestrator.web.trace_tokens import TRAINED_KINDS, token_spans
 
 TOKEN_KINDS = ("context", "action", "env_output", "warning", "scaffold", "pad")
+_MODULES = (
+    "feed",
+    "parts",
+    "rollout",
+    "tabs",
+    *(
+        f"trace_{part}"
+        for part in ("view", "index", "window", "heights", "store", "outline", "lane", "find")
+    ),
+)
+TRACE_MODULES = [f"js/{name}.js" for name in _MODULES]
+"""Asked for by the head of the page: imported one by one they would take five rounds."""
 MOST_TOKENS_SHOWN = 3_000
 """Of a rollout, one by one in the first answer."""
 
@@ -110,6 +122,7 @@ def rollout_page(request: HttpRequest, project_id: int, rollout_id: int) -> Http
         last_seq=index.last_seq,
         is_live=shown.state in ("pending", "running", "judging"),
         queues=names_of_queues(project_id),
+        trace_modules=TRACE_MODULES,
     )
 
 
