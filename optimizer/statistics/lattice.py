@@ -17,6 +17,8 @@ from math import lcm
 
 MAX_DIGITS = 40_000_000
 """Largest packed distribution, about ten seconds of work; wider data are left to resampling."""
+MAX_BITS = 8 * MAX_DIGITS
+"""The same for a distribution that is packed into bits."""
 
 
 class TooWide(ValueError):
@@ -72,11 +74,14 @@ def resampled_sums(points: Sequence[int]) -> dict[int, int]:
     return dict(sorted(found.items()))
 
 
-def flipped_sums(points: Sequence[int]) -> dict[int, int]:
-    """Sum -> number of the 2**n ways to choose the units' signs that have it."""
+def flipped_sums(points: Sequence[int], *, most_bits: int = MAX_BITS) -> dict[int, int]:
+    """Sum -> number of the 2**n ways to choose the units' signs that have it.
+
+    Raises TooWide above `most_bits`.
+    """
     sizes = [abs(point) for point in points]
     width = len(sizes) + 1
-    if width * 2 * sum(sizes) > 8 * MAX_DIGITS:
+    if width * 2 * sum(sizes) > most_bits:
         raise TooWide(f"{len(sizes)} units over {sum(sizes)} steps")
     packed = 1
     for size in sizes:

@@ -20,7 +20,7 @@ from math import ceil, comb
 from optimizer.errors import StatisticsDomain
 from optimizer.statistics.betting import checked_difference
 from optimizer.statistics.betting import decimal as meant
-from optimizer.statistics.lattice import TooWide, flipped_sums, on_lattice, resampled_sums
+from optimizer.statistics.lattice import MAX_BITS, TooWide, flipped_sums, on_lattice, resampled_sums
 
 RESAMPLES = 10_000
 SEED = 20240117
@@ -96,10 +96,17 @@ class PairedResult:
         return self.intervals[95][1] if self.intervals else None
 
 
-def compare(pairs: Iterable[Pair], *, seed: int = SEED, resamples: int = RESAMPLES) -> PairedResult:
+def compare(
+    pairs: Iterable[Pair],
+    *,
+    seed: int = SEED,
+    resamples: int = RESAMPLES,
+    most_bits: int = MAX_BITS,
+) -> PairedResult:
     """Everything there is to say on a set of pairs.
 
-    Raises StatisticsDomain for scores not in 0 to 1.
+    `most_bits` is what the sign flips may take; finer data have none. Raises StatisticsDomain
+    for scores not in 0 to 1.
     """
     scheduled = list(pairs)
     complete = [pair for pair in scheduled if pair.base is not None and pair.candidate is not None]
@@ -118,7 +125,7 @@ def compare(pairs: Iterable[Pair], *, seed: int = SEED, resamples: int = RESAMPL
         standard_error=None if sd is None else sd / math.sqrt(n),
         intervals=bootstrap(units, seed=seed, resamples=resamples) if n else {},
         sign_test=sign_test(units),
-        sign_flip=sign_flip(units),
+        sign_flip=sign_flip(units, most_bits=most_bits),
         mcnemar=mcnemar(complete) if single else None,
         is_degenerate=len(set(units)) <= 1,
     )
@@ -186,11 +193,11 @@ def sign_test(units: Sequence[Fraction]) -> SignTest:
     return SignTest(wins, losses, len(units) - wins - losses, *_binomial(wins, losses))
 
 
-def sign_flip(units: Sequence[Fraction]) -> SignFlip | None:
+def sign_flip(units: Sequence[Fraction], *, most_bits: int = MAX_BITS) -> SignFlip | None:
     """Permutation of the units' signs; None where the scores are too finely graded."""
     lattice = on_lattice(units)
     try:
-        counts = flipped_sums(lattice.points)
+        counts = flipped_sums(lattice.points, most_bits=most_bits)
     except TooWide:
         return None
     observed, total = sum(lattice.points), 2 ** len(units)

@@ -15,7 +15,15 @@ from statistics import fmean, median
 
 from optimizer.statistics import PairedResult
 from optimizer.statistics.pass_at_k import PassAtK, ks_for, pass_at_k
-from orchestrator.runs.comparison.table import CellState, Contrast, Fact, Mark, TaskRow, contrast
+from orchestrator.runs.comparison.table import (
+    CRITERION_DRAWS,
+    CellState,
+    Contrast,
+    Fact,
+    Mark,
+    TaskRow,
+    contrast,
+)
 from orchestrator.searches.verdicts import paired_verdict
 from orchestrator.web.search_figures import EffectSpan, effect_spans
 
@@ -107,7 +115,9 @@ def criterion_cards(
             state = fact.state if fact.state != "scored" else "not_applicable"
             return given.get(fact.rollout, Mark(state, None))
 
-        contrasts = [contrast(rows, side, mark_of) for side in range(1, n_sides)]
+        contrasts = [
+            contrast(rows, side, mark_of, draws=CRITERION_DRAWS) for side in range(1, n_sides)
+        ]
         cards.append(_card(criterion, contrasts))
     return cards
 

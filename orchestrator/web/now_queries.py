@@ -79,7 +79,9 @@ def now_of(project_id: int, *, to_review: int, can_edit: bool) -> Now:
     at = timezone.now()
     runs = list(
         Run.objects.filter(project_id=project_id, state__in=[RunState.QUEUED, RunState.RUNNING])
-        .select_related("environment_version__environment", "job")
+        .select_related(
+            "environment_version__environment", "job", "climb_run", "search_run", "training_run"
+        )
         .order_by("pk")
     )
     figures = _rollout_figures(runs)
@@ -101,7 +103,12 @@ def now_of(project_id: int, *, to_review: int, can_edit: bool) -> Now:
             project_id=project_id, state__in=[TrainingState.QUEUED, TrainingState.RUNNING]
         )
     )
-    works = [*_climbs(climbs), *_searches(searches), *_trainings(trainings)]
+    waits = _waits(runs, told)
+    works = [
+        *_climbs(climbs, waits),
+        *_searches(searches, waits),
+        *_trainings(trainings, waits),
+    ]
     listed = sorted(runs, key=lambda run: (not told[run.pk].is_stuck, run.pk))[:SHOWN]
     works += [
         Work(
@@ -188,7 +195,29 @@ def _live(run: Run, row: dict[str, Any]) -> LiveRun:
     )
 
 
-def _climbs(climbs: Iterable[Climb]) -> list[Work]:
+Waits = dict[tuple[str, int], str]
+"""What a climb, search or training waits for, by the run that it asked for last."""
+
+
+def _waits(runs: Iterable[Run], told: dict[int, Diagnosis]) -> Waits:
+    found: Waits = {}
+    for run in runs:
+        for kind, owner in (
+            ("climb", "climb_id"),
+            ("search", "search_id"),
+            ("training", "training_job_id"),
+        ):
+            link = getattr(run, f"{kind}_run", None)
+            if link is not None:
+                found[kind, getattr(link, owner)] = told[run.pk].sentence
+    return found
+
+
+def _both(doing: str, waits: str | None) -> str:
+    return f"{doing}; {waits}" if doing and waits else doing or waits or ""
+
+
+def _climbs(climbs: Iterable[Climb], waits: Waits) -> list[Work]:
     found = []
     for climb in climbs:
         if climb.state == ClimbState.PAUSED:
@@ -202,14 +231,17 @@ def _climbs(climbs: Iterable[Climb]) -> list[Work]:
                 reverse("web:climb", args=[climb.project_id, climb.pk]),
                 climb.state,
                 rung.progress if rung else None,
-                (rung.doing if rung else "") or climb.get_phase_display(),
+                _both(
+                    (rung.doing if rung else "") or climb.get_phase_display(),
+                    waits.get(("climb", climb.pk)),
+                ),
                 climb.started_at or climb.created_at,
             )
         )
     return found
 
 
-def _searches(searches: Iterable[Search]) -> list[Work]:
+def _searches(searches: Iterable[Search], waits: Waits) -> list[Work]:
     """Those that stand alone; a climb tells of its own."""
     own = (SearchState.QUEUED, SearchState.RUNNING)
     return [
@@ -220,7 +252,7 @@ def _searches(searches: Iterable[Search]) -> list[Work]:
             reverse("web:search", args=[search.project_id, search.pk]),
             search.state,
             search.progress,
-            search.doing or search.get_phase_display(),
+            _both(search.doing or search.get_phase_display(), waits.get(("search", search.pk))),
             search.started_at or search.created_at,
         )
         for search in searches
@@ -228,7 +260,7 @@ def _searches(searches: Iterable[Search]) -> list[Work]:
     ]
 
 
-def _trainings(jobs: Iterable[TrainingJob]) -> list[Work]:
+def _trainings(jobs: Iterable[TrainingJob], waits: Waits) -> list[Work]:
     return [
         Work(
             "Training",
@@ -237,7 +269,10 @@ def _trainings(jobs: Iterable[TrainingJob]) -> list[Work]:
             reverse("web:training_job", args=[job.project_id, job.pk]),
             job.state,
             job.step / job.total_steps if job.total_steps else None,
-            f"step {job.step} of {job.total_steps}" if job.device else "waits for a device",
+            _both(
+                f"step {job.step} of {job.total_steps}" if job.device else "waits for a device",
+                waits.get(("training", job.pk)),
+            ),
             job.device_since,
         )
         for job in jobs

@@ -10,6 +10,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from orchestrator.climbs.models import ClimbRun
 from orchestrator.jobs.models import Job
 from orchestrator.projects.models import User
 from orchestrator.runs.models import Run
@@ -132,6 +133,13 @@ def test_what_failed_today_is_there_and_what_failed_long_ago_is_not(people: Peop
     html = overview(people, people.member)
     assert "Run failed: New" in html and "No such host." in html
     assert "Run failed: Old" not in html
+
+
+def test_a_climb_says_which_rollouts_it_waits_for(people: People) -> None:
+    climb = make_climb(people.project)
+    ClimbRun.objects.create(climb=climb, run=stuck_run(people), rung_index=2, phase="train")
+    html = overview(people, people.member)
+    assert "Train step 3: 8 of 32 rollouts; waits for 2 rollouts of Terminal files v1" in html
 
 
 def test_nothing_to_do_is_said(people: People) -> None:

@@ -18,9 +18,13 @@ from optimizer.statistics import Pair, PairedResult, compare
 
 PASS = 0.5
 """Scored at or above it: passed."""
-DRAWS = 2_000_000
-"""Draws of one bootstrap that a page waits for; fewer resamples above 200 tasks."""
+DRAWS = 4_000_000
+"""Draws of the score's bootstrap: 10,000 resamples of 400 tasks, fewer of more."""
+CRITERION_DRAWS = 1_000_000
+"""Of a criterion's: a page may show ten of them for each side."""
 RESAMPLES = (2_000, 10_000)
+FLIP_BITS = 12_000_000
+"""Sign flips that a page waits for; finer scores are left to the sign test."""
 
 TaskId = tuple[int, str]
 """Environment and key."""
@@ -184,6 +188,8 @@ def contrast(
     rows: Sequence[TaskRow],
     side: int,
     mark_of: Callable[[Fact], Mark] = lambda fact: Mark(fact.state, fact.score),
+    *,
+    draws: int = DRAWS,
 ) -> Contrast:
     """Side number `side` against the first. Open and not applicable pairs count in no coverage."""
     pairs: list[Pair] = []
@@ -201,7 +207,7 @@ def contrast(
                 n_broken += None in values
                 pairs.append(Pair(f"{row.task[0]}/{row.key}", *values))
     base, other = _means(pairs)
-    return Contrast(_compared(tuple(pairs)), base, other, n_open, n_na, n_broken)
+    return Contrast(_compared(tuple(pairs), draws), base, other, n_open, n_na, n_broken)
 
 
 def _means(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
@@ -218,10 +224,11 @@ def _means(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
 
 
 @lru_cache(maxsize=256)
-def _compared(pairs: tuple[Pair, ...]) -> PairedResult:
+def _compared(pairs: tuple[Pair, ...], draws: int) -> PairedResult:
     """The same pairs are asked for by each look at a page; the answer is a function of them."""
     tasks = len({pair.task for pair in pairs}) or 1
-    return compare(pairs, resamples=max(RESAMPLES[0], min(RESAMPLES[1], DRAWS // tasks)))
+    resamples = max(RESAMPLES[0], min(RESAMPLES[1], draws // tasks))
+    return compare(pairs, resamples=resamples, most_bits=FLIP_BITS)
 
 
 @dataclass(frozen=True)
