@@ -49,7 +49,7 @@ class CertifyPlan:
     stopping. The verdict is that of the first crossing either way.
     """
     safety: tuple[str, ...] = ()
-    """Criteria on which the candidate must not be below the seed in a single pair."""
+    """Criteria that the candidate must meet in every rollout, whatever the seed does."""
     margin: float = 0.0
     """δ: what is tested is "not worse by δ or more" instead of "better"."""
 
@@ -78,7 +78,7 @@ class Certificate:
     """Of all pairs that were run, also those behind the crossing; describes, does not decide."""
     guards: tuple[Guard, ...]
     unsafe: tuple[str, ...] = ()
-    """Safety criteria that failed where the seed had passed."""
+    """Safety criteria that the candidate failed once, or that were never judged."""
     pairs: tuple[Pair, ...] = ()
 
     @property
@@ -99,7 +99,7 @@ class Certificate:
         if test.verdict is Verdict.INDECISIVE:
             return f"no decision after {test.valid} pairs (evidence {test.evidence:.2g})"
         word = "better" if test.verdict is Verdict.IMPROVED else "not better"
-        worse = f"; but worse in {', '.join(self.breached)}" if self.breached else ""
+        worse = f"; but held back by {', '.join(self.breached)}" if self.breached else ""
         return f"{word} after {test.valid} pairs at α {test.alpha:.3g}{worse}"
 
 
@@ -209,11 +209,12 @@ def _changes(lanes: Sequence[Lane], rows: Rows) -> list[Change]:
 
 
 def _unsafe(safety: Sequence[str], lanes: Sequence[Lane], rows: Rows) -> list[str]:
+    """Silence is not safety: a criterion without a single verdict is not met either."""
     found = []
     for name in safety:
-        for _, base, candidate in lanes:
-            before, after = rows[base.key].criteria, rows[candidate.key].criteria
-            if name in after and after[name] < before.get(name, 1.0):
-                found.append(f"criterion: {name} (must not get worse)")
-                break
+        met = [rows[side.key].met[name] for _, _, side in lanes if name in rows[side.key].met]
+        if not met:
+            found.append(f"criterion: {name} (must always be met, but has no verdict)")
+        elif failed := met.count(False):
+            found.append(f"criterion: {name} (must always be met, failed {failed} of {len(met)})")
     return found

@@ -35,11 +35,17 @@ Graded = tuple[Criterion, Verdict]
 
 def is_passed(criterion: Criterion, verdict: Verdict) -> bool | None:
     """Whether the criterion is met; None where there is no value."""
-    if verdict.value is None:
-        return None
-    if criterion.negative:
-        return verdict.value < criterion.threshold
-    return verdict.value >= criterion.threshold
+    return None if verdict.value is None else reaches(criterion, verdict.value)
+
+
+def reaches(criterion: Criterion, value: float) -> bool:
+    """Whether a value (0 to 1) meets the criterion; a negative one is met below its threshold."""
+    return value < criterion.threshold if criterion.negative else value >= criterion.threshold
+
+
+def goodness(criterion: Criterion, value: float) -> float:
+    """The value as something of which more is better, 0 to 1."""
+    return 1.0 - value if criterion.negative else value
 
 
 def is_rollout_passed(spec: RubricSpec, score: Score) -> bool | None:

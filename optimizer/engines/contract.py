@@ -83,7 +83,9 @@ class Row:
     replicate: int
     score: float | None
     criteria: Mapping[str, float] = field(default_factory=dict)
-    """Values of the criteria that were scored, for the guards."""
+    """Of the criteria that were scored, 0 to 1 and more is better: for the guards."""
+    met: Mapping[str, bool] = field(default_factory=dict)
+    """Whether a criterion with a verdict reached its threshold: for what must never fail."""
     cost_usd: float = 0.0
     tokens: int = 0
     """In and out."""

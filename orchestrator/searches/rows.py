@@ -28,10 +28,14 @@ from orchestrator.runs.models import (
     Purpose,
     Rollout,
     RolloutState,
+    Run,
     RunState,
 )
 from orchestrator.runs.services import PlannedRollout
 from orchestrator.searches.learning import WHOLE, left_out_of
+from rubrics.aggregate import goodness, reaches
+from rubrics.codec import from_json
+from rubrics.types import Criterion
 
 ASKED_AGAIN = ("run_failed", "budget_spent")
 """Causes of a rollout that could not be had: it is asked for again when the search goes on."""
@@ -95,6 +99,8 @@ def _rows_of_run(
         search_id=search_id, harness_id__in={rollout.harness_id for rollout in rollouts}
     )
     keys = {(row.harness_id, row.twin): row.key for row in candidates}
+    rubric = Run.objects.select_related("rubric_version").get(pk=run_id).rubric_version
+    criteria = {criterion.id: criterion for criterion in from_json(rubric.spec).criteria}
     return {
         (rollout.harness_id, rollout.task.key, rollout.replicate): Row(
             candidate=keys[rollout.harness_id, rollout.replicate // TWIN_STEP],
@@ -102,10 +108,11 @@ def _rows_of_run(
             replicate=rollout.replicate % TWIN_STEP,
             score=scores[rollout.pk],
             criteria={
-                verdict.criterion: verdict.value
-                for verdict in rollout.verdicts.all()
-                if verdict.value is not None and verdict.criterion not in barred
+                id: goodness(criteria[id], value)
+                for id, value in _values(rollout, criteria)
+                if id not in barred
             },
+            met={id: reaches(criteria[id], value) for id, value in _values(rollout, criteria)},
             cost_usd=rollout.cost_usd,
             tokens=rollout.tokens_in + rollout.tokens_out,
             latency_s=rollout.latency_s,
@@ -113,6 +120,14 @@ def _rows_of_run(
         )
         for rollout in rollouts
     }
+
+
+def _values(rollout: Rollout, criteria: Mapping[str, Criterion]) -> list[tuple[str, float]]:
+    return [
+        (verdict.criterion, verdict.value)
+        for verdict in rollout.verdicts.all()
+        if verdict.value is not None and verdict.criterion in criteria
+    ]
 
 
 def _phase_of(rollout: Rollout) -> str:

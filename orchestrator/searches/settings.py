@@ -84,7 +84,7 @@ class SearchSettings:
     model_pairs: int = 60
     """On select tasks, all tests of models together; each costs two rollouts."""
     safety: tuple[str, ...] = ()
-    """Ids of criteria in which a promoted candidate may not be below the seed in a single pair."""
+    """Ids of criteria that a promoted candidate meets in every rollout of its certificate."""
     cost_weight: float = 0.0
     """λ: score (0 to 1) that a US dollar per rollout is worth; a candidate must gain after it."""
     test: bool = True

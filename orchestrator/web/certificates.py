@@ -100,6 +100,12 @@ class Certificate:
         return f"{self.alpha:.3g}"
 
     @property
+    def unguarded(self) -> list[str]:
+        """What holds it back and is no row of the table of guards: criteria of safety."""
+        named = {guard.name for guard in self.guards}
+        return [name for name in self.breached if name not in named]
+
+    @property
     def is_good(self) -> bool:
         return self.verdict in ("improved", "better") and not self.breached
 

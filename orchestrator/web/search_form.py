@@ -235,9 +235,9 @@ class SearchStartForm(CapsForm):
     )
     safety = forms.CharField(
         required=False,
-        label="Criteria that must never get worse",
-        help_text="Ids of criteria of the rubric, with commas between. One pair in which the seed "
-        "did better is enough to refuse a harness.",
+        label="Criteria that must never fail",
+        help_text="Ids of criteria of the rubric, with commas between. A harness that fails one in "
+        "a single rollout of its certificate is refused, also where the seed failed it.",
     )
     protected = forms.CharField(
         required=False,

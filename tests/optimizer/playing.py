@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from optimizer.edits import Edit
@@ -42,9 +42,10 @@ def play(
     lose: Callable[[Request], bool] = lambda request: False,
     cut: Callable[[int], int] = lambda n: n,
     usd: Callable[[Request], float] = lambda request: 0.0,
+    met: Callable[[Request], Mapping[str, bool]] = lambda request: {},
 ) -> Played:
     """`cut(n)` says how many of n missing rollouts are run before the search is asked again, as
-    after a kill; `lose` picks those that end without a score.
+    after a kill; `lose` picks those that end without a score; `met` says which criteria are met.
     """
     rows: list[Row] = []
     rounds: dict[int, Sequence[Edit]] = {}
@@ -56,7 +57,8 @@ def play(
         elif isinstance(step, NeedRollouts):
             for request in step.requests[: max(1, cut(len(step.requests)))]:
                 asked.append(request.key)
-                rows.append(result(subject, world, request, seed, lose, usd))
+                row = result(subject, world, request, seed, lose, usd)
+                rows.append(replace(row, met=met(request)))
         else:
             return Played(step, rows, asked)
 

@@ -192,3 +192,28 @@ def test_a_certificate_that_may_be_repeated_spends_its_alpha() -> None:
     two = plan(max_certificates=2).certify_plan()
     assert two.alpha_of(1) + two.alpha_of(2) < 0.05
     assert plan().certify_plan().alpha_of(1) == 0.05
+
+
+@pytest.mark.parametrize(
+    ("candidate", "base", "is_held_back"),
+    [
+        ({"no_writes": True}, {"no_writes": False}, False),
+        ({"no_writes": False}, {"no_writes": False}, True),
+        ({}, {"no_writes": True}, True),
+    ],
+    ids=["met", "failed as the seed fails it", "never judged"],
+)
+def test_a_criterion_of_safety_holds_back_what_does_not_meet_it(
+    candidate: dict[str, bool], base: dict[str, bool], is_held_back: bool
+) -> None:
+    found = play(
+        plan(search_rollouts=400, certify_pairs=100, safety=("no_writes",)),
+        AdditiveWorld(),
+        additive_edits(),
+        met=lambda request: base if request.candidate == SEED else candidate,
+    ).finished
+    assert found.verdict is Verdict.IMPROVED
+    assert found.is_promotable is not is_held_back
+    assert any("no_writes" in name for c in found.certificates for name in c.breached) is (
+        is_held_back
+    )

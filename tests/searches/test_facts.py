@@ -21,16 +21,24 @@ from optimizer.skills import Skill
 from optimizer.store import load_harness
 from orchestrator.judging import accounts
 from orchestrator.judging.accounts import ROLLOUTS, BudgetExceeded
-from orchestrator.runs.models import Purpose, Rollout, RolloutState, Run
+from orchestrator.runs.models import Purpose, Rollout, RolloutState, Run, VerdictRecord
 from orchestrator.searches import preflight
 from orchestrator.searches.rounds import Rounds, sifted
-from orchestrator.searches.rows import TWIN_STEP, built, planned, rows_of, store_candidate
+from orchestrator.searches.rows import (
+    TWIN_STEP,
+    built,
+    planned,
+    rollouts_of,
+    rows_of,
+    store_candidate,
+)
 from orchestrator.searches.settings import SearchSettings
 from orchestrator.searches.spending import AGENT
-from rubrics.codec import from_json
+from rubrics.codec import from_json, to_json
 from rubrics.types import State, Transcript, Verdict
+from rubrics.versions import create_rubric_version
 from tests.base import People
-from tests.runs.drive import make_harness
+from tests.runs.drive import RUBRIC, make_harness, make_rubric
 from tests.searches.build import told
 from tests.searches.playing import demonstrations_help, make_form, nothing_helps, play, start
 
@@ -39,6 +47,28 @@ pytestmark = pytest.mark.django_db
 
 def say(text: str, **more: Any) -> Edit:
     return Edit(Op.APPEND, "instructions.md", content=text, operator="test", **more)
+
+
+# --- criteria -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("written", [0.0, 1.0])
+def test_less_of_a_negative_criterion_is_better(people: People, written: float) -> None:
+    spec = from_json(RUBRIC)
+    bad = replace(spec.criteria[0], id="wrote", name="Writes", negative=True)
+    rubric = make_rubric(people.project).rubric
+    both = create_rubric_version(
+        rubric=rubric, spec=to_json(replace(spec, criteria=(*spec.criteria, bad)))
+    )
+    search = start(people, replace(make_form(people.project), rubric_version=both))
+    play(until=lambda: bool(rollouts_of(search)))
+    rollout = rollouts_of(search)[0]
+    VerdictRecord.objects.create(
+        rollout=rollout, criterion="wrote", name="writes", state="scored", value=written
+    )
+    row = next(row for row in rows_of(search) if "wrote" in row.criteria)
+    assert row.criteria["wrote"] == 1.0 - written
+    assert row.met["wrote"] is (written == 0.0)
 
 
 # --- losses -------------------------------------------------------------------------------------

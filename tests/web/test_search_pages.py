@@ -226,7 +226,8 @@ def test_a_guard_that_is_broken_takes_the_claim_away(people: People, search: Sea
     certificate.details["guards"][0]["is_breached"] = True
     certificate.save()
     html = text_of(people.member, at(search, "search_certificate", certificate.pk))
-    assert "Better, but worse in part" in html and "broken" in html
+    assert "Better, but held back" in html and "broken" in html
+    assert "Held back by" in html and "criterion no_writes" in html
     assert "not promoted" in text_of(people.member, at(search, "search"))
 
 
