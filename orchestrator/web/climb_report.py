@@ -144,9 +144,9 @@ def _rung_line(row: RungRow) -> str:
         f"{score(rung.score)} {interval(rung.score_low, rung.score_high)}".strip(),
         f"{count(rung.n_scored)}{errored}",
         gain,
-        count(rung.rollouts_spent),
-        compact(rung.tokens_spent),
-        usd(rung.cost_usd),
+        count(rung.rollouts_spent or None),
+        compact(rung.tokens_spent) if rung.rollouts_spent else DASH,
+        usd(rung.cost_usd) if rung.rollouts_spent else DASH,
         duration(row.seconds),
     )
     return f"| {' | '.join(cells)} |"
@@ -213,7 +213,8 @@ def _training(report: Report) -> list[str]:
 def _stands(report: Report) -> list[str]:
     lines = ["## What it rests on", ""] if report.stands else []
     for stand in report.stands:
-        lines.append(f"- **{stand.name}** ({stand.verdict or 'no verdict'}), seed {stand.seed}")
+        seed = "" if stand.seed is None else f", seed {stand.seed}"
+        lines.append(f"- **{stand.name}** ({stand.verdict or 'no verdict'}){seed}")
         lines += [f"  - {what} {_inline(name)} `{sha}`" for what, name, sha in stand.parts]
         if stand.tasks:
             lines.append(f"  - {len(stand.tasks)} tasks: {_inline(', '.join(stand.tasks))}")

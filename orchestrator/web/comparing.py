@@ -27,7 +27,7 @@ class Options:
     show: str = "all"
     sort: str = "task"
     layout: str = "list"
-    only: bool = False
+    differs: bool = False
     """Hide what is equal: fields and tasks."""
     words: bool = False
     """Answers as word differences against the baseline."""
@@ -38,7 +38,7 @@ class Options:
     @property
     def kept(self) -> list[tuple[str, str]]:
         """What the page's form sends along: all that it has no field for."""
-        fields: dict[str, Any] = {"only": False, "family": "", "split": "", "page": 1}
+        fields: dict[str, Any] = {"differs": False, "family": "", "split": "", "page": 1}
         if self.layout == "grid":
             fields["words"] = False
         return list(replace(self, **fields).asked().items())
@@ -53,7 +53,7 @@ class Options:
         for name, default in (("show", "all"), ("sort", "task"), ("layout", "list")):
             if getattr(self, name) != default:
                 asked[name] = getattr(self, name)
-        for name in ("only", "words"):
+        for name in ("differs", "words"):
             if getattr(self, name):
                 asked[name] = "1"
         for name in ("family", "split"):
@@ -78,7 +78,7 @@ def options_of(given: Mapping[str, Sequence[str]]) -> Options:
         show=one("show", MODES, "all"),
         sort=one("sort", SORTS, "task"),
         layout=one("layout", LAYOUTS, "list"),
-        only=_last(given, "only") == "1",
+        differs=_last(given, "differs") == "1",
         words=_last(given, "words") == "1",
         family=_last(given, "family"),
         split=_last(given, "split"),
@@ -109,7 +109,7 @@ class Selected:
 def select(rows: Sequence[TaskRow], options: Options) -> Selected:
     shown = shown_in(rows, options.show)
     n_equal = 0
-    if options.only:
+    if options.differs:
         different = [row for row in shown if row.differs]
         n_equal, shown = len(shown) - len(different), different
     shown = ordered(shown, options.sort)

@@ -112,7 +112,7 @@ def test_counts_agree_with_the_rollouts(sides: list[list[Fact]]) -> None:
 @given(st.lists(FACTS, min_size=2, max_size=3), st.sampled_from(MODES), st.booleans())
 def test_what_is_hidden_is_counted(sides: Sequence[list[Fact]], mode: str, only: bool) -> None:
     rows = tasks_by_side(sides)
-    found = select(rows, Options(show=mode, only=only))
+    found = select(rows, Options(show=mode, differs=only))
     assert len(found.all_rows) == found.n_shown
     assert found.n_shown + found.n_equal == len(shown_in(rows, mode))
     assert found.n_all == len(rows)
@@ -130,7 +130,7 @@ def test_a_cell_without_a_score_says_why(facts: list[Fact]) -> None:
 
 def test_the_address_makes_the_same_page_again() -> None:
     options = Options(
-        ("3", "1.7"), show="errors", sort="gain", layout="grid", only=True, words=True, split="test"
+        ("3", "1.7"), show="errors", sort="gain", layout="grid", differs=True, words=True, split="test"
     )
     query = options.link(page=3)
     given_ = {

@@ -110,7 +110,7 @@ def test_the_worst_regression_comes_first_when_asked_for(
 
 def test_differs_only_says_how_many_it_hides(people: People, compared: Compared) -> None:
     base, better = compared.base.pk, compared.better.pk
-    html = html_of(people, f"?runs={base},{better}&only=1")
+    html = html_of(people, f"?runs={base},{better}&differs=1")
     assert html.count("<tr data-row") == 3
     assert "5 equal hidden" in html
     assert "equal fields hidden" in html

@@ -55,7 +55,7 @@ def compare_runs(request: HttpRequest, project_id: int) -> HttpResponse:
         warnings=conditions.warnings_of(
             told, [(each.base, each.other) for each in missing], reading.changed_prompts(sides)
         ),
-        fields=[each for each in fields if each.differs or not options.only],
+        fields=[each for each in fields if each.differs or not options.differs],
         n_equal_fields=sum(not each.differs for each in fields),
         card=cards.score_card(rows, len(sides)),
         criteria=cards.criterion_cards(
