@@ -7,6 +7,7 @@ from orchestrator.jobs.registry import JobContext, job_handler
 from orchestrator.trainings import own  # noqa: F401 # registers its origin
 from orchestrator.trainings.checkpoints import MERGE, merge, record_merge_unfinished
 from orchestrator.trainings.keeper import execute_training
+from orchestrator.trainings.lens import LENS, look
 from orchestrator.trainings.services import end_unfinished
 from training.models import TrainingJob
 
@@ -32,3 +33,8 @@ def record_merge(job: Job) -> None:
 @job_handler(MERGE, on_unfinished=record_merge)
 def execute_merge(ctx: JobContext) -> None:
     merge(ctx)
+
+
+@job_handler(LENS)
+def execute_lens(ctx: JobContext) -> None:
+    look(ctx)

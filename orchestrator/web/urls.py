@@ -11,6 +11,7 @@ from orchestrator.web.views import (
     curriculum,
     egress,
     environments,
+    ledger,
     models,
     overview,
     rollouts,
@@ -85,6 +86,16 @@ urlpatterns = [
     path("p/<int:project_id>/runs/<int:run_id>/", runs.run_detail, name="run"),
     path("p/<int:project_id>/runs/<int:run_id>/cancel/", runs.run_cancel, name="run_cancel"),
     path("p/<int:project_id>/rollouts/<int:rollout_id>/", rollouts.rollout_page, name="rollout"),
+    path(
+        "p/<int:project_id>/rollouts/<int:rollout_id>/ledger/",
+        ledger.rollout_ledger,
+        name="rollout_ledger",
+    ),
+    path(
+        "p/<int:project_id>/rollouts/<int:rollout_id>/ledger/look/",
+        ledger.ledger_look,
+        name="ledger_look",
+    ),
     path(
         "p/<int:project_id>/rollouts/<int:rollout_id>/cards/",
         rollouts.rollout_cards,

@@ -73,6 +73,7 @@ def world(people: People) -> World:
             "run": [run.pk],
             "rollout": [rollout.pk],
             "rollout_cards": [rollout.pk],
+            "rollout_ledger": [rollout.pk],
             "rollout_jsonl": [rollout.pk],
             "rollout_outline": [rollout.pk],
             "rollout_index": [rollout.pk],
@@ -105,6 +106,7 @@ PAGES = [
     "run",
     "rollout",
     "rollout_cards",
+    "rollout_ledger",
     "rollout_jsonl",
     "rollout_outline",
     "rollout_index",
@@ -136,9 +138,10 @@ ELSEWHERE = {
     *("alarm_acknowledge", "judge_limits"),
     *("climb_start", "climb_overrule"),
     "rollout_media",
+    "ledger_look",
 }
 """Tested in `test_calibration_pages`, `test_redteam_page`, `test_alarms_page`, `test_judge_limits`,
-`test_climb_start`, `test_trace_pages`.
+`test_climb_start`, `test_trace_pages`, `test_ledger_pages`.
 """
 
 

@@ -1,0 +1,186 @@
+"""What a checkpoint expected of a rollout's tokens, computed on demand in the trainer's process.
+
+The result is a file named after rollout, tokens and weights: asked twice, it is computed once, and
+a checkpoint that was written anew is looked through anew. A job that failed or was cancelled may be
+asked for again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+
+from orchestrator.jobs import services as jobs
+from orchestrator.jobs.models import Job, JobState
+from orchestrator.jobs.registry import JobContext
+from orchestrator.projects.access import require
+from orchestrator.projects.models import Role, User
+from orchestrator.runs.models import Rollout
+from orchestrator.trainings.errors import TrainingRefused
+from orchestrator.trainings.queries import adapter_folder
+from training.models import Checkpoint
+
+LENS = "training.lens"
+LIMIT_S = 900.0
+MOST_TOKENS = 16_384
+"""Of a rollout: more takes too long on a processor."""
+ROOT = Path(__file__).resolve().parents[2]
+_OPEN = (JobState.QUEUED, JobState.RUNNING)
+
+
+@dataclass(frozen=True)
+class LensView:
+    """A checkpoint's look at a rollout: `none`, `queued`, `running`, `done`, `failed`,
+    `cancelled`."""
+
+    checkpoint: Checkpoint
+    state: str
+    error: str = ""
+    rows: dict[int, dict[str, Any]] | None = None
+    """By row index: `logprobs` (nats, one a token) and `pieces` (text of each token)."""
+
+
+def checkpoints_for(rollout: Rollout) -> list[Checkpoint]:
+    """Those of the project whose weights are kept and read the same tokens; newest job first."""
+    known = Checkpoint.objects.filter(training_job__project=rollout.run.project_id)
+    rows = known.select_related("training_job").order_by("-training_job_id", "step")
+    mine = Q(training_job__model=rollout.run.model_id) | Q(promoted_as=rollout.run.model_id)
+    mine |= Q(training_job__runs__run=rollout.run_id)
+    return [each for each in rows.filter(mine).distinct() if adapter_folder(each).is_dir()]
+
+
+def start(*, actor: User, rollout: Rollout, checkpoint: Checkpoint) -> None:
+    """Queues the look; while one is under way or done it changes nothing.
+
+    Raises TrainingRefused.
+    """
+    require(actor, rollout.run.project, Role.EDITOR)
+    if not adapter_folder(checkpoint).is_dir():
+        raise TrainingRefused(f"The weights of step {checkpoint.step} are not kept any more.")
+    sizes = [len(ids) for ids in rollout.token_rows.values_list("ids", flat=True)]
+    if not sizes:
+        raise TrainingRefused("No token ids are stored for this rollout.")
+    if sum(sizes) > MOST_TOKENS:
+        raise TrainingRefused(
+            f"The rollout has {sum(sizes)} tokens; at most {MOST_TOKENS} are looked through."
+        )
+    if view(rollout, checkpoint).state in ("done", *_OPEN):
+        return
+    spec = {"rollout_id": rollout.pk, "checkpoint_id": checkpoint.pk}
+    key = _key(rollout, checkpoint)
+    tried = Job.objects.filter(kind=LENS, key__startswith=f"{key}.").count()
+    with transaction.atomic():
+        jobs.enqueue(kind=LENS, queue="gpu", spec=spec, key=f"{key}.{tried}", max_attempts=2)
+
+
+def cancel(*, actor: User, rollout: Rollout, checkpoint: Checkpoint) -> None:
+    require(actor, rollout.run.project, Role.EDITOR)
+    found = _job(_key(rollout, checkpoint))
+    if found is not None and found.state in _OPEN:
+        jobs.cancel(job=found)
+
+
+def view(rollout: Rollout, checkpoint: Checkpoint) -> LensView:
+    key = _key(rollout, checkpoint)
+    try:
+        told = json.loads(_file(key).read_text())
+        return LensView(checkpoint, "done", rows={row["index"]: row for row in told["rows"]})
+    except (OSError, ValueError, KeyError):
+        found = _job(key)
+    if found is None:
+        return LensView(checkpoint, "none")
+    if found.state == JobState.DONE:
+        return LensView(checkpoint, "failed", "The result is gone from the data folder.")
+    return LensView(checkpoint, found.state, found.error)
+
+
+def look(ctx: JobContext) -> None:
+    """Runs `training.lens` in a process of its own. Raises RuntimeError with what it said."""
+    rollout = Rollout.everything.select_related("run").get(pk=ctx.spec["rollout_id"])
+    checkpoint = Checkpoint.objects.select_related("training_job").get(pk=ctx.spec["checkpoint_id"])
+    manifest = checkpoint.training_job.manifest
+    out = _file(_key(rollout, checkpoint))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    rows, said = (out.with_suffix(f".{ctx.job_id}.{kind}") for kind in ("rows", "said"))
+    rows.write_text(json.dumps(list(rollout.token_rows.order_by("index").values("index", "ids"))))
+    command = [
+        manifest["execution"].get("interpreter") or sys.executable,
+        *("-m", "training.lens"),
+        *("--model", str(manifest["model"]["folder"])),
+        *("--adapter", str(adapter_folder(checkpoint))),
+        *("--rows", str(rows), "--out", str(out)),
+    ]
+    try:
+        code = _ran(command, said, ctx)
+        words = said.read_text(errors="replace").strip().splitlines()
+        if code or not out.exists():
+            raise RuntimeError(_reason(words))
+    finally:
+        rows.unlink(missing_ok=True)
+        said.unlink(missing_ok=True)
+
+
+def _ran(command: list[str], said: Path, ctx: JobContext) -> int:
+    with said.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            waited_s = 0.0
+            while process.poll() is None:
+                if waited_s > LIMIT_S:
+                    raise TimeoutError(f"looking through the tokens took more than {LIMIT_S:g} s")
+                ctx.wait(0.2)
+                waited_s += 0.2
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    return process.returncode
+
+
+def _reason(words: list[str]) -> str:
+    try:
+        return str(json.loads(words[-1])["error"])
+    except (IndexError, ValueError, KeyError, TypeError):
+        return " | ".join(words[-2:]) or "the process ended without a word"
+
+
+def _key(rollout: Rollout, checkpoint: Checkpoint) -> str:
+    return f"lens.{rollout.pk}.{rollout.attempt}.{_weights(checkpoint)}"
+
+
+def _weights(checkpoint: Checkpoint) -> str:
+    """Of base and adapter: names, sizes and times of the files, not their bytes, which a page
+    would have to read whole."""
+    digest = hashlib.sha256()
+    folders = [adapter_folder(checkpoint)]
+    folders.append(Path(checkpoint.training_job.manifest["model"]["folder"]))
+    for folder in folders:
+        digest.update(str(folder).encode())
+        for path in sorted(folder.glob("*")):
+            found = path.stat()
+            digest.update(f"{path.name} {found.st_size} {found.st_mtime_ns}".encode())
+    return digest.hexdigest()[:20]
+
+
+def _job(key: str) -> Job | None:
+    return Job.objects.filter(kind=LENS, key__startswith=f"{key}.").order_by("-pk").first()
+
+
+def _file(key: str) -> Path:
+    return Path(settings.DATA_DIR) / "lens" / f"{key}.json"
