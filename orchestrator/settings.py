@@ -77,6 +77,7 @@ INSTALLED_APPS = [
     "orchestrator.tryouts",
     "orchestrator.judging",
     "orchestrator.grading",
+    "orchestrator.traces",
     "orchestrator.review",
     "orchestrator.api",
     "orchestrator.web",

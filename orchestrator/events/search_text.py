@@ -73,8 +73,23 @@ def event_words(kind: str, payload: Any) -> list[str]:
     if kind not in INDEXED_KINDS:
         return []
     if kind == "outside" and isinstance(payload, Mapping):
-        payload = payload.get("search", payload)
+        payload = _pairs(json.loads(payload.get("body") or "null"))
     return [word for text in _texts(payload) for word in words_of(_shortened(text))]
+
+
+def _pairs(value: Any) -> list[Any]:
+    """Keys too: of an event from outside they are shown."""
+    found: list[Any] = []
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            stack.extend(part for pair in reversed(item.items()) for part in reversed(pair))
+        elif isinstance(item, list):
+            stack.extend(reversed(item))
+        else:
+            found.append(item)
+    return found
 
 
 def _shortened(text: str) -> str:

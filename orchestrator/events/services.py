@@ -117,7 +117,8 @@ Execute = Callable[[str, Sequence[Any]], Sequence[Any]]
 def _prepared(batches: Mapping[int, Sequence[NewEvent]]) -> Prepared:
     return {
         stream_id: [
-            (item.kind, storable(item), event_words(item.kind, item.payload)) for item in items
+            (item.kind, storable(item), event_words(item.kind, item.search or item.payload))
+            for item in items
         ]
         for stream_id, items in batches.items()
     }

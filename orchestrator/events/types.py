@@ -10,3 +10,5 @@ class NewEvent:
     kind: str
     payload: Mapping[str, Any]
     """Plain JSON; NaN and infinities are refused, they are no score and no measure."""
+    search: Any = None
+    """What full-text search reads instead of the payload."""

@@ -22,7 +22,9 @@ from rubrics.types import Step, Transcript
 
 FINAL_STATE = "final_state"
 """Event kind: what the environment reported of its end, {"components", "state"}."""
-_READ_KINDS = ("rollout.restarted", "action", "observation", FINAL_STATE)
+OUTSIDE = "outside"
+"""Event kind: an event that came from outside; `said` is its content as a judge reads it."""
+_READ_KINDS = ("rollout.restarted", "action", "observation", FINAL_STATE, OUTSIDE)
 _ROLLOUTS_AT_ONCE = 200
 
 
@@ -105,6 +107,9 @@ def _transcript(rollout: Rollout, log: Sequence[tuple[int, str, Any]]) -> Transc
             steps, action, final = [], None, None
         elif kind == FINAL_STATE:
             final = payload
+        elif kind == OUTSIDE:
+            name, said = str(payload.get("name") or ""), str(payload.get("said") or "")
+            steps.append(Step(index=len(steps) + 1, seq=seq, action=name, output=said))
         elif kind == "action":
             action = payload
         elif action is not None:

@@ -1,0 +1,100 @@
+"""Traces from outside: events in, and what is stored of them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
+from django.urls import reverse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from orchestrator.projects.access import project_for_edit
+from orchestrator.traces.access import outside_for_view, writable_project
+from orchestrator.traces.exact import Number, TooDeep, dump
+from orchestrator.traces.models import OutsideRollout
+from orchestrator.traces.queries import (
+    csv_lines,
+    events_told,
+    flags_of_rollout,
+    jsonl_lines,
+    means_of,
+)
+from orchestrator.traces.reading import read_batch, read_lines
+from orchestrator.traces.services import ingest
+
+BODY_BYTES = 128 * 2**20
+"""Of one request."""
+_TYPES = {
+    "json": "application/json",
+    "jsonl": "application/x-ndjson; charset=utf-8",
+    "csv": "text/csv; charset=utf-8",
+}
+
+
+class Ingest(APIView):
+    """Events of rollouts that ran elsewhere."""
+
+    @extend_schema(request=OpenApiTypes.OBJECT, responses=OpenApiTypes.OBJECT)
+    def post(self, request: Request, project_id: int) -> Response:
+        """JSON lines (`application/x-ndjson`), or a JSON list; committed before the answer."""
+        project = project_for_edit(request.user, project_id)
+        raw: HttpRequest = request._request
+        # Read here: Django's own limit is meant for forms.
+        body = raw.read(BODY_BYTES + 1)
+        if len(body) > BODY_BYTES:
+            raise ValidationError({"body": [f"takes more than {BODY_BYTES:,} bytes; send less"]})
+        if (raw.content_type or "") == "application/json":
+            try:
+                items = read_batch(body)
+            except (ValueError, TooDeep, RecursionError) as error:
+                text = str(error)[:300] or "nested too deeply"
+                raise ValidationError({"body": [f"is no list of events: {text}"]}) from error
+        else:
+            items = list(read_lines(body))
+        outcome = ingest(project=project, items=items, resolve=writable_project(request.user))
+        return Response(outcome.as_json())
+
+
+class Imported(APIView):
+    """One rollout that came from outside."""
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("rollout", str, required=True),
+            OpenApiParameter("as", str, enum=sorted(_TYPES)),
+        ],
+        responses=OpenApiTypes.OBJECT,
+    )
+    def get(self, request: Request, project_id: int) -> HttpResponseBase:
+        """Its events in the order of the producer, exactly as sent, as JSON, JSON lines or CSV."""
+        owner = outside_for_view(request.user, project_id, request.query_params.get("rollout", ""))
+        form = request.query_params.get("as", "json")
+        if form not in _TYPES:
+            raise ValidationError({"as": [f"accepts one of {', '.join(sorted(_TYPES))}"]})
+        make = {"json": _report, "jsonl": jsonl_lines, "csv": csv_lines}[form]
+        return StreamingHttpResponse(make(owner), content_type=_TYPES[form])
+
+
+def _report(owner: OutsideRollout) -> Iterator[str]:
+    page = reverse("web:rollout", args=[owner.project_id, owner.rollout_id])
+    means = {
+        name: None if value is None else Number(repr(value))
+        for name, value in means_of(owner).items()
+    }
+    told = {
+        "id": Number(str(owner.rollout_id)),
+        "html_url": page,
+        "flags": flags_of_rollout(owner),
+        "means": means,
+    }
+    yield f'{{"rollout": {owner.name}, {dump(told)[1:-1]}, "events": ['
+    sign = ""
+    for event in events_told(owner):
+        yield f"{sign}{event.as_json()}"
+        sign = ", "
+    yield "]}"

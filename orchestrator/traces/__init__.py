@@ -1,0 +1,1 @@
+"""Traces from outside: taken in event by event, kept exactly, shown and searched like our own."""
