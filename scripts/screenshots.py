@@ -118,6 +118,10 @@ def places(page: Page) -> dict[str, str]:
     rows = solved if solved.count() else page.locator("[data-rows] tbody a.main-link")
     rollout = address_of(page, rows.first.get_attribute("href"))
     pages = {"overview": home, "ladder": ladder, "run": run, "trace": rollout}
+    pages["ledger"] = f"{rollout}ledger/"
+    pages["training"] = f"{home}training/"
+    pages["compare"] = f"{home}compare/"
+    pages["runs"] = f"{home}runs/"
     page.goto(ladder)
     search = page.get_by_role("link", name="The whole search")
     if search.count():

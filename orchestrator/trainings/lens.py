@@ -108,7 +108,7 @@ def look(ctx: JobContext) -> None:
     rollout = Rollout.everything.select_related("run").get(pk=ctx.spec["rollout_id"])
     checkpoint = Checkpoint.objects.select_related("training_job").get(pk=ctx.spec["checkpoint_id"])
     manifest = checkpoint.training_job.manifest
-    out = _file(_key(rollout, checkpoint))
+    out = result_file(rollout, checkpoint)
     out.parent.mkdir(parents=True, exist_ok=True)
     rows, said = (out.with_suffix(f".{ctx.job_id}.{kind}") for kind in ("rows", "said"))
     rows.write_text(json.dumps(list(rollout.token_rows.order_by("index").values("index", "ids"))))
@@ -127,6 +127,11 @@ def look(ctx: JobContext) -> None:
     finally:
         rows.unlink(missing_ok=True)
         said.unlink(missing_ok=True)
+
+
+def result_file(rollout: Rollout, checkpoint: Checkpoint) -> Path:
+    """Where a finished look lies: what `training.lens` writes."""
+    return _file(_key(rollout, checkpoint))
 
 
 def _ran(command: list[str], said: Path, ctx: JobContext) -> int:

@@ -36,7 +36,7 @@ def checkpoint(people: People, settings: Any, tmp_path: Path) -> Checkpoint:
 @pytest.fixture
 def rollout(checkpoint: Checkpoint) -> Rollout:
     asked = TrainingRun.objects.get(training_job=checkpoint.training_job, kind="step", step=2)
-    found: Rollout = asked.run.rollouts.order_by("pk").first()
+    found = asked.run.rollouts.order_by("pk")[0]
     kinds = [["context", 3], ["action", 2], ["env_output", 2]]
     TokenRow.objects.create(
         rollout=found, index=0, ids=[5, 6, 7, 8, 9, 10, 11], kinds=kinds, logprobs=[-0.25, -1.5]
@@ -81,13 +81,13 @@ def test_a_look_is_queued_once_cancelled_and_asked_for_again(
     assert editor.get(url).status_code == 405
     for _ in range(2):
         answer = editor.post(url, asked)
-        assert answer.url.endswith(f"?before={checkpoint.pk}")
+        assert answer["Location"].endswith(f"?before={checkpoint.pk}")
     assert Job.objects.filter(kind=lens.LENS).count() == 1
-    page = editor.get(answer.url).content.decode()
+    page = editor.get(answer["Location"]).content.decode()
     assert 'data-module="ledger"' in page
     editor.post(url, {**asked, "do": "cancel"})
     assert lens.view(rollout, checkpoint).state == "cancelled"
-    assert "Try again" in editor.get(answer.url).content.decode()
+    assert "Try again" in editor.get(answer["Location"]).content.decode()
     editor.post(url, asked)
     assert lens.view(rollout, checkpoint).state == "queued"
     assert Job.objects.filter(kind=lens.LENS).count() == 2
