@@ -13,10 +13,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
+from orchestrator.traces.exact import TooDeep
 from orchestrator.web.code import language_of
 from orchestrator.web.templatetags.formats import pretty_json
 from orchestrator.web.text import cell, cut
 from orchestrator.web.trace_media import Media, split_media
+from orchestrator.web.trace_opened import KIND as OUTSIDE
+from orchestrator.web.trace_opened import opened, pretty
 from orchestrator.web.trace_tokens import TRAINED_KINDS
 
 SEGMENT_WORDS = {
@@ -111,10 +114,31 @@ def build_card(event: EventLike, negatives: Collection[str] = frozenset()) -> Ca
 
 def raw_card(event: EventLike) -> Card:
     """The event as it is stored, without the bytes of its media."""
-    payload, media = split_media(event.payload)
-    card = _unknown(event.kind)(event.seq, {"kind": event.kind, "payload": payload}, event.at)
-    body, hidden = cut(pretty_json(payload))
-    return replace(card, kind="raw", body=body, hidden_chars=hidden, media=media)
+    payload, media = split_media(opened(event.kind, event.payload))
+    data = {"kind": event.kind, "payload": payload}
+    body, hidden = cut(pretty(payload))
+    return Card(
+        event.seq,
+        "raw",
+        event.at,
+        event.kind,
+        cell(event.kind, 80),
+        "",
+        data,
+        hidden_chars=hidden,
+        body=body,
+        media=media,
+    )
+
+
+def _outside(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
+    # It makes cards of this module: imported at the top, the two would wait for each other.
+    from orchestrator.web.trace_outside import outside
+
+    try:
+        return outside(seq, payload, at)
+    except (ValueError, TooDeep, RecursionError):  # what cannot be laid out is shown as it is
+        return _unknown(OUTSIDE)(seq, payload, at)
 
 
 Maker = Callable[[int, Mapping[str, Any], datetime], Card]
@@ -312,6 +336,7 @@ def _rows(table: Any) -> str:
 
 
 _MAKERS: dict[str, Maker] = {
+    OUTSIDE: _outside,
     "waiting": _waiting,
     "final_state": _final_state,
     "rollout.started": _started,

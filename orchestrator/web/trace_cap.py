@@ -12,7 +12,19 @@ LINES = 20
 CHARS = 4_000
 """A card of 4,000 characters is a screen and a half; twenty of them fit into a first answer."""
 MESSAGES = 12
-_TEXTS = ("prompt", "text", "content", "command", "answer", "reason", "message", "skills", "tool")
+_TEXTS = (
+    "prompt",
+    "text",
+    "content",
+    "command",
+    "answer",
+    "reason",
+    "message",
+    "skills",
+    "tool",
+    "json",
+    "data",
+)
 
 
 def capped(card: Card, *, lines: int = LINES, chars: int = CHARS) -> Card:

@@ -10,7 +10,7 @@ import math
 import re
 import string
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +75,27 @@ class TraceIndex:
             if has_depth
             else "",
         }
+
+
+def depths_of(parents: Mapping[str, str]) -> dict[str, int]:
+    """How many known parents stand above each key; 0 for all whose parents go round in a loop."""
+    depths: dict[str, int] = {}
+    for key in parents:
+        path: list[str] = []
+        on_path: set[str] = set()
+        above = key
+        while above in parents and above not in depths and above not in on_path:
+            path.append(above)
+            on_path.add(above)
+            above = parents[above]
+        if above in on_path:
+            depths.update(dict.fromkeys(path, 0))
+            continue
+        depth = depths.get(above, -1)
+        for below in reversed(path):
+            depth += 1
+            depths[below] = depth
+    return depths
 
 
 def size_letter(size: int) -> str:

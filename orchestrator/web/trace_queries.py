@@ -10,22 +10,55 @@ from django.db.models import Q, TextField
 from django.db.models.functions import Cast, Length
 
 from orchestrator.events.models import Event
+from orchestrator.traces.exact import Number
+from orchestrator.traces.models import OutsideEvent
 from orchestrator.web.terminal import without_sequences
-from orchestrator.web.trace_index import IndexRow, TraceIndex
+from orchestrator.web.trace_index import IndexRow, TraceIndex, depths_of
+from orchestrator.web.trace_opened import KIND as OUTSIDE
+from orchestrator.web.trace_opened import opened
 
 MOST_HITS = 5_000
 _CHUNK = 500
 
 
 def index_of(stream_id: int) -> TraceIndex:
-    """One query, and no payload leaves the database."""
+    """One query, two more for a trace from outside; no payload leaves the database."""
     rows = (
         Event.objects.filter(stream_id=stream_id)
         .annotate(size=Length(Cast("payload", TextField())))
         .order_by("seq")
         .values_list("seq", "kind", "size")
     )
-    return TraceIndex([IndexRow(seq, kind, size or 0) for seq, kind, size in rows.iterator()])
+    found = [IndexRow(seq, kind, size or 0) for seq, kind, size in rows.iterator()]
+    if any(row.kind == OUTSIDE for row in found):
+        found = _in_their_order(stream_id, found)
+    return TraceIndex(found)
+
+
+def _in_their_order(stream_id: int, rows: Sequence[IndexRow]) -> list[IndexRow]:
+    """By the producer's numbers, with the producer's kinds, and how deep below its parents."""
+    events = Event.objects.filter(stream_id=stream_id, kind=OUTSIDE)
+    kinds = dict(events.values_list("seq", "payload__name"))
+    outside = list(
+        OutsideEvent.objects.filter(owner__rollout__stream_id=stream_id)
+        .order_by("position", "seq")
+        .values_list("seq", "key", "parent_key")
+    )
+    depths = depths_of({key: parent for _, key, parent in outside})
+    places = {seq: (place, depths[key]) for place, (seq, key, _) in enumerate(outside)}
+    behind = (len(places), 0)
+
+    def drawn(row: IndexRow) -> tuple[int, IndexRow]:
+        place, depth = places.get(row.seq, behind)
+        return place, IndexRow(row.seq, str(kinds.get(row.seq) or row.kind), row.size, depth)
+
+    return [row for _, row in sorted(map(drawn, rows), key=lambda one: (one[0], one[1].seq))]
+
+
+def stored_outside(stream_id: int, seq: int) -> str | None:
+    """An event from outside as it was sent, all of it."""
+    found = OutsideEvent.objects.filter(owner__rollout__stream_id=stream_id, seq=seq)
+    return found.values_list("body", flat=True).first()
 
 
 def events_at(stream_id: int, seqs: Sequence[int]) -> list[Event]:
@@ -54,8 +87,9 @@ def find_in_trace(stream_id: int, wanted: str, kinds: Collection[str] = ()) -> l
         events = events.filter(kind__in=kinds)
     events = events.annotate(stored=Cast("payload", TextField())).filter(_may_hold(wanted))
     hits = []
-    for seq, payload in events.values_list("seq", "payload").iterator(chunk_size=_CHUNK):
-        if wanted in readable(payload):
+    rows = events.values_list("seq", "kind", "payload")
+    for seq, kind, payload in rows.iterator(chunk_size=_CHUNK):
+        if wanted in readable(opened(kind, payload)):
             hits.append(seq)
             if len(hits) == MOST_HITS:
                 break
@@ -66,9 +100,10 @@ def _may_hold(wanted: str) -> Q:
     """Every word as it is stored. A text with terminal escapes may be broken anywhere."""
     words = Q()
     for word in wanted.split(" "):
-        if not word.isascii():
-            continue  # Upper and lower case of other scripts are not known to every database.
-        words &= Q(stored__icontains=json.dumps(word)[1:-1])
+        # Upper and lower case of other scripts are not known to every database, and an event from
+        # outside is stored as a text of JSON, with what is escaped in it escaped twice.
+        if word.isascii() and json.dumps(word) == f'"{word}"':
+            words &= Q(stored__icontains=word)
     return words | Q(stored__contains="\\u001b")
 
 
@@ -88,5 +123,7 @@ def _leaves(value: Any) -> Iterator[str]:
             stack.extend(reversed(item.values()))
         elif isinstance(item, list):
             stack.extend(reversed(item))
+        elif isinstance(item, Number):
+            yield item.token
         elif item is not None and not isinstance(item, bool):
             yield json.dumps(item)

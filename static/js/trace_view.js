@@ -32,7 +32,8 @@ export class TraceView {
     element.addEventListener("click", (event) => this.click(event));
     addEventListener("hashchange", () => this.fromAddress());
     document.addEventListener("switchback:key", (event) => this.key(event.detail));
-    this.part("kinds")?.addEventListener("change", () => this.chooseKinds());
+    this.part("kinds").addEventListener("change", () => this.chooseKinds());
+    this.part("kinds").addEventListener("toggle", () => this.countKinds());
     if (!this.fromAddress()) this.start();
     this.window.update();
     if (element.dataset.ended === undefined) this.follow();
@@ -174,10 +175,10 @@ export class TraceView {
     const { openAttempts } = this.index;
     if (!openAttempts.delete(seq)) openAttempts.add(seq);
     link.textContent = openAttempts.has(seq) ? "fold it" : "show it";
-    this.choosen();
+    this.showChosen();
   }
 
-  choosen() {
+  showChosen() {
     this.index.choose();
     this.window.reset();
     this.outline.reset();
@@ -214,7 +215,26 @@ export class TraceView {
     const chosen = [...this.part("kinds").querySelectorAll("input:checked")].map((box) => box.value);
     this.index.kindsShown = chosen.length ? new Set(chosen) : null;
     this.syncKinds();
-    this.choosen();
+    this.showChosen();
+  }
+
+  /* What the menu says of each kind is what the trace has now. */
+  countKinds() {
+    const menu = this.part("kinds");
+    const list = menu.querySelector("ul");
+    for (const [kind, n] of this.index.counts()) {
+      let count = [...menu.querySelectorAll("[data-kind-count]")].find((one) => one.dataset.kindCount === kind);
+      if (!count) {
+        const row = document.createElement("li");
+        row.innerHTML = '<label><input type="checkbox" name="kind"> <span dir="auto"></span> <span class="faint num"></span></label>';
+        row.querySelector("input").value = kind;
+        row.querySelector("[dir]").textContent = kind.replaceAll("_", " ");
+        count = row.querySelector(".num");
+        count.dataset.kindCount = kind;
+        list.append(row);
+      }
+      count.textContent = n.toLocaleString("en");
+    }
   }
 
   syncKinds() {
@@ -233,26 +253,25 @@ export class TraceView {
     const feed = follow(this.element, (events) => {
       const isAtEnd = this.isFollowing || (this.window.isAtEnd() && scrollY > 0);
       let isCut = false;
+      let isOutside = false;
       for (const event of events) {
         this.index.push(event.kind, JSON.stringify(event.payload).length);
         if (event.kind === "rollout.restarted") isCut = true;
+        if (event.kind === "outside") isOutside = true;
         if (event.kind === "verdict") this.store.drop(event.payload.cites ?? []);
         if (["rollout.ended", "verdict", "rollout.restarted"].includes(event.kind)) refreshSoon();
         if (event.kind === "rollout.ended") feed.end();
       }
-      this.grown(events.length, isCut, isAtEnd);
+      if (isOutside) this.reorder();
+      else this.grown(isCut, isAtEnd);
     });
   }
 
-  grown(count, isCut, isAtEnd) {
-    if (this.index.seqs) {
-      this.reorder();
-      return;
-    }
+  grown(isCut, isAtEnd) {
     const before = this.index.shown.length;
     this.index.choose();
     const added = this.index.shown.length - before;
-    if (isCut) this.choosen();
+    if (isCut) this.showChosen();
     else if (added > 0) this.window.grown(added);
     this.outline.reset();
     this.lane.reset();
@@ -262,10 +281,19 @@ export class TraceView {
 
   /* A trace in its producer's order: what came may belong between what is here. */
   async reorder() {
-    const answer = await fetch(this.element.dataset.indexUrl, { credentials: "same-origin" }).catch(() => null);
-    if (!answer?.ok) return;
-    this.index.read(await answer.json());
-    this.choosen();
+    this.isAsked = true;
+    if (this.isReading) return;
+    this.isReading = true;
+    while (this.isAsked) {
+      this.isAsked = false;
+      const answer = await fetch(this.element.dataset.indexUrl, { credentials: "same-origin" }).catch(() => null);
+      if (!answer?.ok) break;
+      const isAtEnd = this.isFollowing || (this.window.isAtEnd() && scrollY > 0);
+      this.index.read(await answer.json());
+      this.showChosen();
+      if (isAtEnd) this.window.toEnd();
+    }
+    this.isReading = false;
   }
 
   setFollowing(isOn) {

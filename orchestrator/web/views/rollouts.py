@@ -23,6 +23,7 @@ from django.views.decorators.http import require_safe
 from orchestrator.review.queries import names_of_queues
 from orchestrator.runs.models import Rollout
 from orchestrator.runs.queries import rollout_detail
+from orchestrator.traces.exact import parse
 from orchestrator.web import access, queries, trace_queries
 from orchestrator.web.explain import explanations
 from orchestrator.web.figures import stacked
@@ -30,6 +31,7 @@ from orchestrator.web.frame import Crumb, page
 from orchestrator.web.rubric import negative_criteria
 from orchestrator.web.trace_index import read_seqs
 from orchestrator.web.trace_media import split_media
+from orchestrator.web.trace_opened import pretty
 from orchestrator.web.trace_page import (
     FIRST_CHARS,
     FIRST_EVENTS,
@@ -184,7 +186,10 @@ def rollout_event(
         drawing = Drawing(project_id, rollout_id, rollout.n_steps, is_raw=True, is_whole=True)
         return render(request, "web/trace/raw.html", {"card": drawing.card(event)})
     if form == "text":
-        response = HttpResponse(_text(event.payload), content_type="text/plain; charset=utf-8")
+        stored = trace_queries.stored_outside(rollout.stream_id, seq)
+        payload = event.payload if stored is None else parse(stored).get("content")
+        text = _text(payload).encode(errors="replace")
+        response = HttpResponse(text, content_type="text/plain; charset=utf-8")
         name = f"rollout-{rollout.pk}-event-{seq}.txt"
     else:
         record = {"seq": event.seq, "kind": event.kind, "at": event.at.isoformat()}
@@ -241,6 +246,8 @@ def _asked(request: HttpRequest, rollout: Rollout) -> list[Any]:
 
 def _text(payload: Any) -> str:
     """What a reader would copy: the text of an action, an output, a message; else JSON."""
+    if isinstance(payload, str):
+        return payload
     if isinstance(payload, dict):
         segments = payload.get("segments")
         if isinstance(segments, list):
@@ -248,7 +255,7 @@ def _text(payload: Any) -> str:
         for name in ("command", "answer", "text", "content", "prompt"):
             if isinstance(payload.get(name), str) and payload[name]:
                 return str(payload[name])
-    return json.dumps(payload, indent=2)
+    return pretty(payload)
 
 
 @login_required
