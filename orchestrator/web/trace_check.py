@@ -269,7 +269,8 @@ class Checker:
         place = [owner.project_id, owner.rollout_id]
         first = self.client.get(reverse("web:rollout", args=place))
         seqs = ",".join(map(str, owner.events.values_list("seq", flat=True)))
-        more = self.client.get(reverse("web:rollout_cards", args=place), {"seqs": seqs, "whole": 1})
+        cards = reverse("web:rollout_cards", args=place)
+        more = self.client.get(cards, {"seqs": seqs, "whole": "1"})
         if (first.status_code, more.status_code) != (200, 200):
             return [f"answers {first.status_code}, {more.status_code}"]
         html = more.content.decode()

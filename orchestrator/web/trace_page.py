@@ -46,7 +46,7 @@ class Drawing:
         return {
             "event_url": reverse("web:rollout_event", args=[*place, 0]).removesuffix("0/"),
             "n_steps": self.n_steps,
-            "cited": self.cited or {},
+            "verdicts_at": self.cited or {},
         }
 
 

@@ -161,7 +161,7 @@ def test_the_share_is_one_only_for_the_expected_state(
     assert (found == 1.0) == same_rows(expected, final, tolerance=0)
     assert share(before, goal, goal) == 1.0
     if not same_rows(initial, expected, tolerance=0):
-        assert share(before, goal, before) == 0.0
+        assert share(before, goal, before, tolerance=0) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,13 @@ def test_a_cell_without_a_score_says_why(facts: list[Fact]) -> None:
 
 def test_the_address_makes_the_same_page_again() -> None:
     options = Options(
-        ("3", "1.7"), show="errors", sort="gain", layout="grid", differs=True, words=True, split="test"
+        ("3", "1.7"),
+        show="errors",
+        sort="gain",
+        layout="grid",
+        differs=True,
+        words=True,
+        split="test",
     )
     query = options.link(page=3)
     given_ = {

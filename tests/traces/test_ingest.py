@@ -49,7 +49,7 @@ def read(people: People, form: str = "json", rollout: str = "r1") -> str:
         **token_of(people, people.editor),
     )
     assert response.status_code == 200
-    return b"".join(response.streaming_content).decode()
+    return response.getvalue().decode()
 
 
 def test_items_are_answered_one_by_one_and_committed(people: People) -> None:

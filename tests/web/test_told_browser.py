@@ -50,7 +50,7 @@ def test_a_trace_tells_how_its_agent_acts(page: Page, live_stack: LiveStack, cal
     sign_in(page, live_stack, people.owner)
     page.goto(f"{live_stack.url}/p/{people.project.pk}/rollouts/{rollout.pk}/")
     page.wait_for_selector("html[data-ready]")
-    folded = page.locator("details", has_text="How to act")
+    folded = page.locator("details.ev", has_text="How to act")
     expect(folded).to_contain_text("2 functions" if calls else "told in words")
     folded.locator("summary").press("Enter")
     expect(folded.get_by_text("Order an item.")).to_be_visible()
