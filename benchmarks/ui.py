@@ -1,13 +1,12 @@
-"""Screens in a real Chromium, against the product's bars: long traces, live tail, lists, charts.
+"""Screens in a real Chromium, against the product's bars: long traces and the live tail.
 
-`--only trace` (or live, lists, charts) takes one part; `--seconds N` is how long the live tail is
+`--only trace` (or live) takes one part; `--seconds N` is how long the live tail is
 written (default 20), `--repeats N` how often a trace is opened (default 3: the worst counts).
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import subprocess
 import sys
@@ -31,7 +30,7 @@ ROWS = 500.0
 LIVE_MS = 500.0
 RATE_HZ = 50.0
 CUTS = 3
-PARTS = ("trace", "live", "lists", "charts")
+PARTS = ("trace", "live")
 VIEW = {"width": 1280, "height": 800}
 
 _TASKS = """() => {
@@ -75,11 +74,7 @@ def run(options: Sequence[str] = ()) -> Iterator[Figure]:
     chosen = parser.parse_args(list(options))
     parts = chosen.only or PARTS
     yield Figure("ui.load_of_the_machine", os.getloadavg()[0], None)
-    if {"trace", "live"} & set(parts):
-        yield from _traces(chosen, parts)
-    for part in ("lists", "charts"):
-        if part in parts and importlib.util.find_spec(f"benchmarks.ui_{part}") is not None:
-            yield from importlib.import_module(f"benchmarks.ui_{part}").run()
+    yield from _traces(chosen, parts)
 
 
 def _traces(chosen: argparse.Namespace, parts: Sequence[str]) -> Iterator[Figure]:
