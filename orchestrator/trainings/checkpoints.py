@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import sys
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from orchestrator.jobs import services as jobs
 from orchestrator.jobs.registry import JobContext
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Role, User
+from orchestrator.trainings.children import run_child
 from orchestrator.trainings.errors import TrainingRefused
 from orchestrator.trainings.keeper import adapter_name
 from orchestrator.trainings.queries import adapter_folder
@@ -32,7 +31,6 @@ from training.models import Checkpoint
 
 MERGE = "training.merge"
 MERGE_LIMIT_S = 1800.0
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def promote(*, actor: User, checkpoint: Checkpoint, name: str) -> ModelEndpoint:
@@ -96,28 +94,7 @@ def merge(ctx: JobContext) -> None:
         *("--adapter", str(adapter_folder(checkpoint))),
         *("--out", str(out)),
     ]
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            waited_s = 0.0
-            while process.poll() is None:
-                if waited_s > MERGE_LIMIT_S:
-                    raise TimeoutError(f"merging took more than {MERGE_LIMIT_S:g} s")
-                ctx.wait(0.2)
-                waited_s += 0.2
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-        output.seek(0)
-        said = output.read().decode(errors="replace")
+    _, said = run_child(command, ctx=ctx, limit_s=MERGE_LIMIT_S, doing="merging")
     with transaction.atomic():
         hold_fence(ctx.fence)
         _record(checkpoint, _outcome(said, str(out)))

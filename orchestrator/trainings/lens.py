@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from orchestrator.jobs.registry import JobContext
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Role, User
 from orchestrator.runs.models import Rollout
+from orchestrator.trainings.children import run_child
 from orchestrator.trainings.errors import TrainingRefused
 from orchestrator.trainings.queries import adapter_folder
 from training.models import Checkpoint
@@ -33,7 +33,6 @@ LENS = "training.lens"
 LIMIT_S = 900.0
 MOST_TOKENS = 16_384
 """Of a rollout: more takes too long on a processor."""
-ROOT = Path(__file__).resolve().parents[2]
 _OPEN = (JobState.QUEUED, JobState.RUNNING)
 
 
@@ -110,7 +109,7 @@ def look(ctx: JobContext) -> None:
     manifest = checkpoint.training_job.manifest
     out = result_file(rollout, checkpoint)
     out.parent.mkdir(parents=True, exist_ok=True)
-    rows, said = (out.with_suffix(f".{ctx.job_id}.{kind}") for kind in ("rows", "said"))
+    rows = out.with_suffix(f".{ctx.job_id}.rows")
     rows.write_text(json.dumps(list(rollout.token_rows.order_by("index").values("index", "ids"))))
     command = [
         manifest["execution"].get("interpreter") or sys.executable,
@@ -120,42 +119,18 @@ def look(ctx: JobContext) -> None:
         *("--rows", str(rows), "--out", str(out)),
     ]
     try:
-        code = _ran(command, said, ctx)
-        words = said.read_text(errors="replace").strip().splitlines()
-        if code or not out.exists():
-            raise RuntimeError(_reason(words))
+        code, said = run_child(
+            command, ctx=ctx, limit_s=LIMIT_S, doing="looking through the tokens"
+        )
     finally:
         rows.unlink(missing_ok=True)
-        said.unlink(missing_ok=True)
+    if code or not out.exists():
+        raise RuntimeError(_reason(said.strip().splitlines()))
 
 
 def result_file(rollout: Rollout, checkpoint: Checkpoint) -> Path:
     """Where a finished look lies: what `training.lens` writes."""
     return _file(_key(rollout, checkpoint))
-
-
-def _ran(command: list[str], said: Path, ctx: JobContext) -> int:
-    with said.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            waited_s = 0.0
-            while process.poll() is None:
-                if waited_s > LIMIT_S:
-                    raise TimeoutError(f"looking through the tokens took more than {LIMIT_S:g} s")
-                ctx.wait(0.2)
-                waited_s += 0.2
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-    return process.returncode
 
 
 def _reason(words: list[str]) -> str:
