@@ -46,21 +46,6 @@ def search_events(
         return [Hit(stream, seq) for stream, seq in cursor.fetchall()]
 
 
-def streams_matching(project_id: int, query: str) -> tuple[str, Sequence[Any]] | None:
-    """SQL of the ids of the streams with an event that matches, for `id IN (…)`; with parameters.
-
-    None when the query has no word: it restricts nothing.
-    """
-    sql, params = _ids(project_id, query, None)
-    if not sql:
-        return None
-    key = "rowid" if connection.vendor == "sqlite" else "event_id"
-    return (
-        f"SELECT e.stream_id FROM ({sql}) t JOIN events_event e ON e.id = t.{key}",
-        params,
-    )
-
-
 def _ids(project_id: int, query: str, stream_id: int | None) -> tuple[str, list[Any]]:
     """SELECT of the ids of events that match, without an order; empty if there is no word."""
     phrases = phrases_of(query)

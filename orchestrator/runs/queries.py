@@ -145,6 +145,12 @@ class RolloutDetail:
     next_id: int | None
 
 
+def rollouts_by_stream(stream_ids: Iterable[int]) -> dict[int, int]:
+    """Ids of rollouts by the streams of their events; streams of other things are left out."""
+    found = Rollout.objects.filter(stream_id__in=set(stream_ids))
+    return dict(found.values_list("stream_id", "pk"))
+
+
 def rollout_detail(rollout_id: int) -> RolloutDetail:
     rollout = Rollout.everything.select_related(
         "run__environment_version__environment",

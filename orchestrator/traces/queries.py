@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from orchestrator.traces.exact import Number, dump, parse
-from orchestrator.traces.models import OutsideEvent, OutsideRollout
+from orchestrator.traces.models import OutsideRollout
 from orchestrator.traces.services import digest, said_in
 
 
@@ -55,16 +55,6 @@ def outside_rollout(project_id: int, name: str) -> OutsideRollout | None:
         .filter(project_id=project_id, key=digest(dump(name)))
         .first()
     )
-
-
-def display_order(stream_id: int) -> dict[int, int]:
-    """Place of each event of a rollout from outside by its number in the log; else empty."""
-    seqs = (
-        OutsideEvent.objects.filter(owner__rollout__stream_id=stream_id)
-        .order_by("position", "seq")
-        .values_list("seq", flat=True)
-    )
-    return {seq: place for place, seq in enumerate(seqs)}
 
 
 def events_told(owner: OutsideRollout) -> Iterator[Told]:

@@ -18,7 +18,7 @@ from tests.base import People
 from tests.proposing.build import GOOD, answered, ask, make_search, said
 
 pytestmark = pytest.mark.django_db
-UNDER_TEST = {"proposal_answer", "ingest", "imported"}
+UNDER_TEST = {"proposal_answer", "ingest", "imported", "events"}
 
 
 @pytest.fixture

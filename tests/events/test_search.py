@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.events.models import Event, Stream
-from orchestrator.events.search import Hit, search_events, streams_matching
+from orchestrator.events.search import Hit, search_events
 from orchestrator.events.search_text import event_words, phrases_of, tsvector, words_of
 from orchestrator.events.services import NewEvent, append, create_stream
 from tests.base import make_project
@@ -66,11 +66,6 @@ def test_projects_and_streams_are_apart() -> None:
     append(stream_id=third.pk, items=[NewEvent("action", {"text": "a needle"})])
     assert search_events(one.project_id, "needle") == [Hit(third.pk, 1), Hit(one.pk, 1)]
     assert search_events(other.project_id, "needle", stream_id=one.pk) == []
-    sql = streams_matching(one.project_id, "needle")
-    assert sql is not None
-    with connection.cursor() as cursor:
-        cursor.execute(*sql)
-        assert {row[0] for row in cursor.fetchall()} == {one.pk, third.pk}
 
 
 def test_what_was_written_past_the_log_is_indexed_on_request() -> None:

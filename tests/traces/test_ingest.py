@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.events.search import search_events
+from orchestrator.events.services import NewEvent, append, create_stream
 from orchestrator.projects.models import Role, User
 from orchestrator.projects.services import issue_token
 from orchestrator.runs.transcripts import transcript_of
 from orchestrator.traces.exact import DEEPEST, TooDeep, dump, parse
 from orchestrator.traces.models import OutsideEvent, OutsideRollout, RefusedItem
 from orchestrator.traces.reading import Item, instant, read_item
-from tests.base import People
+from tests.base import People, make_project
 
 pytestmark = pytest.mark.django_db
 
@@ -165,3 +166,27 @@ def test_nothing_is_kept_twice(people: People) -> None:
     for _ in range(2):
         send(people, event(), event(id="b", rollout="r2"))
     assert OutsideEvent.objects.count() == 2
+
+
+def test_words_lead_to_their_events(people: People) -> None:
+    address = reverse("api:events", args=[people.project.pk])
+    append(
+        stream_id=create_stream(project=people.project, kind="run").pk,
+        items=[NewEvent("action", {"text": "needle"})],
+    )
+    send(people, event(content="a needle"), event(id="b", content="hay"))
+    owner = OutsideRollout.objects.get()
+    token = token_of(people, people.member, Role.VIEWER)
+    told = Client().get(address, {"q": "needle"}, **token).json()
+    page = reverse("web:rollout", args=[people.project.pk, owner.rollout_id])
+    assert told == {
+        "events": [
+            {"rollout": owner.rollout_id, "seq": 1, "html_url": f"{page}#e1"},
+            {"rollout": None, "seq": 1, "html_url": None},
+        ],
+        "has_more": False,
+    }
+    assert Client().get(address, {"q": " "}, **token).status_code == 400
+    assert Client().get(address, {"q": "needle"}).status_code in (401, 403)
+    elsewhere = reverse("api:events", args=[make_project().pk])
+    assert Client().get(elsewhere, {"q": "needle"}, **token).status_code == 404

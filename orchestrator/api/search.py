@@ -1,0 +1,42 @@
+"""Full-text search over the events of a project."""
+
+from __future__ import annotations
+
+from django.urls import reverse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from orchestrator.events.search import search_events
+from orchestrator.projects.access import project_for_view
+from orchestrator.runs.queries import rollouts_by_stream
+
+MOST = 200
+"""Events in one answer."""
+
+
+class EventSearch(APIView):
+    """Events whose words match."""
+
+    @extend_schema(
+        parameters=[OpenApiParameter("q", str, required=True)], responses=OpenApiTypes.OBJECT
+    )
+    def get(self, request: Request, project_id: int) -> Response:
+        """The newest 200 with all words of `q`; `"two words"` is a phrase, `be*` a beginning."""
+        project_for_view(request.user, project_id)
+        query = request.query_params.get("q", "").strip()
+        if not query:
+            raise ValidationError({"q": ["names the words to look for"]})
+        hits = search_events(project_id, query, limit=MOST + 1)
+        rollouts = rollouts_by_stream(hit.stream_id for hit in hits)
+        found = []
+        for hit in hits[:MOST]:
+            rollout = rollouts.get(hit.stream_id)
+            page = None
+            if rollout is not None:
+                page = f"{reverse('web:rollout', args=[project_id, rollout])}#e{hit.seq}"
+            found.append({"rollout": rollout, "seq": hit.seq, "html_url": page})
+        return Response({"events": found, "has_more": len(hits) > MOST})
