@@ -13,7 +13,8 @@ from tests.browser import sign_in
 from tests.live import LiveStack
 from tests.web.build import make_climb, make_run, make_training_job
 from tests.web.compare_rows import make_compared
-from tests.web.test_browser import PHONE, SCHEMES, SETTLED, violations
+from tests.web.looks import faults_of
+from tests.web.test_browser import violations
 
 pytestmark = pytest.mark.browser
 
@@ -62,21 +63,7 @@ def desk(page: Page, live_stack: LiveStack) -> Iterator[Desk]:
 def test_axe_finds_nothing_in_either_scheme_and_a_phone_scrolls_no_page_sideways(
     desk: Desk,
 ) -> None:
-    found: dict[str, object] = {}
-    for path in desk.paths:
-        desk.open(path)
-        for scheme in SCHEMES:
-            desk.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-            desk.page.evaluate(SETTLED)
-            if problems := violations(desk.page):
-                found[f"{path} {scheme}"] = problems
-    desk.page.set_viewport_size(PHONE)  # type: ignore[arg-type] # a TypedDict
-    for path in desk.paths:
-        desk.open(path)
-        over = desk.page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        if over > 0:
-            found[f"{path} is too wide"] = over
-    assert not found
+    assert not faults_of(desk.page, desk.open, desk.paths)
 
 
 def test_runs_are_chosen_compared_and_opened_side_by_side(desk: Desk) -> None:

@@ -15,7 +15,7 @@ from tests.base import make_people
 from tests.browser import sign_in
 from tests.live import LiveStack
 from tests.web.harness_rows import BETTER, FULL, make_shelf
-from tests.web.test_browser import PHONE, SCHEMES, SETTLED, violations
+from tests.web.looks import faults_of
 
 pytestmark = pytest.mark.browser
 
@@ -56,21 +56,7 @@ def desk(page: Page, live_stack: LiveStack) -> Iterator[Desk]:
 def test_axe_finds_nothing_in_either_scheme_and_a_phone_scrolls_no_page_sideways(
     desk: Desk,
 ) -> None:
-    found: dict[str, object] = {}
-    for path in desk.paths:
-        desk.open(path)
-        for scheme in SCHEMES:
-            desk.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-            desk.page.evaluate(SETTLED)
-            if problems := violations(desk.page):
-                found[f"{path} {scheme}"] = problems
-    desk.page.set_viewport_size(PHONE)  # type: ignore[arg-type] # a TypedDict
-    for path in desk.paths:
-        desk.open(path)
-        over = desk.page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        if over > 0:
-            found[f"{path} is too wide"] = over
-    assert not found
+    assert not faults_of(desk.page, desk.open, desk.paths)
 
 
 def test_a_text_is_changed_looked_at_and_saved(desk: Desk) -> None:
