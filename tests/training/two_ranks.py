@@ -5,6 +5,7 @@ Writes the gradient and loss of the whole step to a file, which the test compare
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -43,7 +44,12 @@ def main(layout: str, kind: str, rank: int, folder: Path, out: Path) -> None:
     found = {"loss": stats.loss, "norm": ranks.grad_norm(), "gradients": ranks.gradients()}
     if rank == 0:
         torch.save(found, out)
+    dist.barrier()  # no rank leaves while another still reads from it
     dist.destroy_process_group()
+    # All is written and compared by now. torch's own threads are not joined when the interpreter
+    # takes its libraries apart, which on a busy machine ends the process by abort.
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":
