@@ -92,6 +92,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "orchestrator.projects.audit.middleware.audit_changes",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -155,20 +156,33 @@ REST_FRAMEWORK: dict[str, Any] = {
         "orchestrator.projects.authentication.ApiTokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PERMISSION_CLASSES": [
+        "rest_framework.permissions.IsAuthenticated",
+        "orchestrator.api.permissions.WithinScopes",
+    ],
+    "DEFAULT_THROTTLE_CLASSES": ["orchestrator.api.limits.PerCaller"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "orchestrator.api.permissions.JsonOrElse",
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
-    "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.CursorPagination",
-    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "orchestrator.api.schema.Schema",
     "EXCEPTION_HANDLER": "orchestrator.api.problems.problem",
-    "PAGE_SIZE": 50,
 }
 SPECTACULAR_SETTINGS: dict[str, Any] = {
     "TITLE": "Switchback",
+    "DESCRIPTION": "Everything that the pages do, for programs.",
     "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "PATH_CONVERTER_OVERRIDES": {"id": {"type": "integer", "minimum": 1, "maximum": 10**15 - 1}},
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "orchestrator.api.shapes.add_shapes",
+    ],
+    "AUTHENTICATION_WHITELIST": ["orchestrator.projects.authentication.ApiTokenAuthentication"],
 }
+# Of one token or signed-in user, on average; bursts may take a minute's worth at once. 0: no limit.
+API_REQUESTS_PER_MINUTE = env_int("SWITCHBACK_API_REQUESTS_PER_MINUTE", default=3000)
 
 # --- database -------------------------------------------------------------------------------
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

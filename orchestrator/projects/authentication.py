@@ -34,6 +34,10 @@ class ApiTokenAuthentication(BaseAuthentication):
         )
         if token is None or not token.user.is_active:
             raise AuthenticationFailed("This token is unknown or revoked.")
+        if token.has_expired:
+            raise AuthenticationFailed(
+                f"This token expired at {token.expires_at:%Y-%m-%d %H:%M} UTC."
+            )
         user = token.user
         user.api_token = token  # type: ignore[attr-defined] # read by projects.access
         now = timezone.now()

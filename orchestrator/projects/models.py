@@ -1,4 +1,4 @@
-"""Users, projects, memberships and API tokens.
+"""Users, projects, memberships, invitations, API tokens, and the log of what people changed.
 
 A token's secret is shown once and stored only as SHA-256: it has 256 random bits, so a slow
 password hash would add nothing.
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from django.contrib.auth.models import AbstractUser
 from django.db import models
+from django.utils import timezone
 
 if TYPE_CHECKING:
     from django.db.models.fields.related_descriptors import RelatedManager
@@ -78,9 +79,73 @@ class ApiToken(models.Model):
     """The first characters of the secret, to recognise a token in a list."""
     digest = models.CharField(max_length=64, unique=True)
     """SHA-256 of the whole secret, hexadecimal."""
+    scopes = models.JSONField(default=list, blank=True)
+    """Names of `projects.scopes`; empty: all that its role allows."""
     created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    """From then on it is refused; null: it lasts until it is revoked."""
     last_used_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
 
     def __str__(self) -> str:
         return f"{self.prefix}… ({self.name})"
+
+    @property
+    def has_expired(self) -> bool:
+        return self.expires_at is not None and self.expires_at <= timezone.now()
+
+
+class Invitation(models.Model):
+    """A link that lets one person join a project, until it is used, ends or is taken back."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="invitations")
+    role = models.CharField(max_length=10, choices=Role.choices, default=Role.VIEWER)
+    note = models.CharField(max_length=200, blank=True)
+    """For whom, in the words of who invites."""
+    prefix = models.CharField(max_length=12)
+    digest = models.CharField(max_length=64, unique=True)
+    """SHA-256 of the secret in the link, hexadecimal."""
+    created_by = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    accepted_by = models.ForeignKey(
+        User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    accepted_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"{self.prefix}… ({self.role})"
+
+
+class AuditEntry(models.Model):
+    """One request of a person or their token that changed something, or was refused to.
+
+    Names are kept beside the keys, so that the entry still says who after the user is gone.
+    """
+
+    project = models.ForeignKey(
+        Project, null=True, blank=True, on_delete=models.SET_NULL, related_name="audit"
+    )
+    user = models.ForeignKey(
+        User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    username = models.CharField(max_length=150)
+    token_prefix = models.CharField(max_length=12, blank=True)
+    """Of the API token that was used; empty for a person at a page."""
+    action = models.CharField(max_length=100)
+    """Name of the address, such as `web:run_cancel`."""
+    method = models.CharField(max_length=10)
+    path = models.CharField(max_length=400)
+    status = models.PositiveSmallIntegerField()
+    """Of the answer; 403 is an attempt that the role did not allow."""
+    changes = models.JSONField(default=list)
+    """[{kind, id, label, what: created | changed | deleted, fields: {name: [before, after]}}]"""
+    request_id = models.CharField(max_length=32, blank=True)
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["project", "-id"], name="audit_of_project")]
+
+    def __str__(self) -> str:
+        return f"{self.username}: {self.method} {self.path}"

@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from django.db import transaction
 from django.utils import timezone
 
+from orchestrator.projects import audit
 from orchestrator.projects.access import project_for_admin, require
 from orchestrator.projects.models import ApiToken, Membership, Project, Role, User
+from orchestrator.projects.scopes import SCOPES
 
 TOKEN_PREFIX = "swb_"
 
@@ -57,15 +61,49 @@ def set_member(*, actor: User, project_id: int, user: User, role: Role) -> Membe
     return membership
 
 
-def issue_token(*, actor: User, project_id: int, name: str, role: Role) -> IssuedToken:
-    """A token for the project, at most with the actor's own role."""
+class TokenRefused(ValueError):
+    """Nothing was made; `field` is the one to change."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def issue_token(
+    *,
+    actor: User,
+    project_id: int,
+    name: str,
+    role: Role,
+    scopes: Iterable[str] = (),
+    lifetime: timedelta | None = None,
+) -> IssuedToken:
+    """A token for the project, at most with the actor's own role. Raises TokenRefused.
+
+    `scopes`: what it is limited to, see `scopes`; none: all that its role allows. `lifetime`: None
+    for one that lasts until it is revoked.
+    """
     require(actor, project_id, role)
+    scopes = sorted(set(scopes))
+    if unknown := [scope for scope in scopes if scope not in SCOPES]:
+        raise TokenRefused("scopes", f"{unknown[0]!r} is none of {', '.join(SCOPES)}.")
+    own: ApiToken | None = getattr(actor, "api_token", None)
+    if own is not None and own.scopes and not (scopes and set(scopes) <= set(own.scopes)):
+        raise TokenRefused("scopes", "A token with scopes makes none that has others.")
+    now = timezone.now()
+    expires_at = None if lifetime is None else now + lifetime
+    if expires_at is not None and expires_at <= now:
+        raise TokenRefused("lifetime", "A token lasts longer than no time at all.")
+    if own is not None and own.expires_at is not None:
+        expires_at = min(filter(None, (expires_at, own.expires_at)))
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     token = ApiToken.objects.create(
         project_id=project_id,
         user=actor,
         name=name,
         role=role,
+        scopes=scopes,
+        expires_at=expires_at,
         prefix=secret[:12],
         digest=token_digest(secret),
     )
@@ -77,7 +115,12 @@ def revoke_token(*, actor: User, token_id: int) -> bool:
     token = ApiToken.objects.filter(pk=token_id).first()
     if token is None or token.user_id != actor.pk:
         require(actor, token.project_id if token else 0, Role.ADMIN)
-    ended = ApiToken.objects.filter(pk=token_id, revoked_at=None).update(revoked_at=timezone.now())
+    now = timezone.now()
+    ended = ApiToken.objects.filter(pk=token_id, revoked_at=None).update(revoked_at=now)
+    if token is not None and ended:
+        audit.changed(
+            "api token", token.pk, token.name, before={"revoked_at": None}, after={"revoked_at": now}
+        )
     return ended == 1
 
 
