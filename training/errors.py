@@ -37,3 +37,7 @@ class DeadlineExceeded(TrainingError, TimeoutError):
 
 class SamplerError(TrainingError, ConnectionError):
     """A sampler on another server failed or does not serve the weights that were asked for."""
+
+
+class RemoteError(TrainingError, ConnectionError):
+    """A server that trains for us failed or refused; names the server, the call and its words."""

@@ -111,7 +111,7 @@ def build_streams(rows: Sequence[Row], spec: ObjectiveSpec) -> Streams:
         trains_rl = (
             spec.use_rl
             and has_rl
-            and (advantage != 0.0 or _has_policy_penalty(spec))
+            and (advantage != 0.0 or has_policy_penalty(spec))
             and (spec.truncated_in_rl or row.status is not RowStatus.TRUNCATED)
         )
         rl_targets = s.actions if trains_rl else ()
@@ -282,7 +282,7 @@ def _old_logprobs(
     return None if old is None else tuple(old[t + 1] for t in targets)
 
 
-def _has_policy_penalty(spec: ObjectiveSpec) -> bool:
+def has_policy_penalty(spec: ObjectiveSpec) -> bool:
     """Whether action tokens count even where the advantage is 0."""
     has_kl_loss = spec.kl_coef != 0.0 and spec.kl_kind is KlKind.K3
     return has_kl_loss or spec.log_ratio_penalty != 0.0

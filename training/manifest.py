@@ -78,7 +78,8 @@ class ExecutionPart:
     """Where and how it runs."""
 
     backend: str = "local"
-    """`local`: one process. `torchrun`: `processes` of them on this host, each with a share."""
+    """`local`: one process. `torchrun`: `processes` of them on this host, each with a share.
+    `tinker`: the server that `tinker` names computes, and keeps the weights."""
     processes: int = 1
     device: str = "cpu"
     threads: int = 2
@@ -87,6 +88,19 @@ class ExecutionPart:
     measures_entropy: bool = True
     interpreter: str = ""
     """Python that runs the job, with the packages of its backend; empty: the worker's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class TinkerPart:
+    """The server of a job whose backend is `tinker`. Its key is never written here."""
+
+    base_url: str
+    model: str
+    """Name of the base model there; `model.folder` holds its tokenizer and configuration."""
+    secret: str = ""
+    """Whose key is sent: the name of a model of the project. Empty: a server without keys."""
+    timeout_s: float = 900.0
+    """Of one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +153,7 @@ class Manifest:
     seed: int = 0
     """Of the adapter's initial values."""
     execution: ExecutionPart = field(default_factory=ExecutionPart)
+    tinker: TinkerPart | None = None
     evaluation: EvaluationPart = field(default_factory=EvaluationPart)
     keeping: KeepingPart = field(default_factory=KeepingPart)
     budgets: BudgetPart = field(default_factory=BudgetPart)
@@ -198,12 +213,13 @@ class Manifest:
             raise ConfigurationError("manifest.evaluation.min_coverage: must be between 0 and 1")
         if self.objective.lambda_env < 0:
             raise ConfigurationError("manifest.objective.lambda_env: must be 0 or more")
-        if self.execution.backend not in ("local", "torchrun"):
+        if self.execution.backend not in ("local", "torchrun", "tinker"):
             raise ConfigurationError(
                 f"manifest.execution.backend: {self.execution.backend!r} is not one of "
-                "local, torchrun"
+                "local, torchrun, tinker"
             )
-        if self.execution.backend == "local" and self.execution.processes != 1:
+        self._validate_tinker()
+        if self.execution.backend != "torchrun" and self.execution.processes != 1:
             raise ConfigurationError(
                 f"manifest.execution.processes: {self.execution.processes} need the backend "
                 "torchrun"
@@ -219,4 +235,31 @@ class Manifest:
             raise ConfigurationError(
                 f"manifest.objective.policy_temperature: {self.objective.policy_temperature} but "
                 f"rollouts are sampled at {temperature}; the ratio would compare two distributions"
+            )
+
+    def _validate_tinker(self) -> None:
+        if self.tinker is None:
+            if self.execution.backend == "tinker":
+                raise ConfigurationError("manifest.tinker: the backend tinker needs a server")
+            return
+        if self.execution.backend != "tinker":
+            raise ConfigurationError(
+                f"manifest.tinker: a server is named, but the backend is {self.execution.backend}"
+            )
+        if not self.tinker.base_url.startswith(("http://", "https://")):
+            raise ConfigurationError(
+                f"manifest.tinker.base_url: {self.tinker.base_url!r} is no http(s) address"
+            )
+        if not self.tinker.timeout_s > 0:
+            raise ConfigurationError("manifest.tinker.timeout_s: must be positive")
+        for name in ("policy_temperature", "env_temperature"):
+            value = getattr(self.objective, name)
+            if value != 1.0:
+                raise ConfigurationError(
+                    f"manifest.objective.{name}: {value:g}, but the Tinker protocol computes at "
+                    "temperature 1; sample and train at 1 there"
+                )
+        if self.model.initial_adapter is not None:
+            raise ConfigurationError(
+                "manifest.model.initial_adapter: a Tinker server begins with its base model"
             )

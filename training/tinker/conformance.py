@@ -10,15 +10,15 @@ and the learning rate raised as much, the step is nearly linear in it: then a te
 log-probabilities tenfold, two losses move them by the sum of what each does, and a clip shrinks the
 move. All of it is told from log-probabilities before and after; nothing of the server is assumed.
 
-Routes: `A` importance sampling on actions, awaited, then cross-entropy on observations; `B` one
-cross-entropy with signed weights, right where samples are on-policy; `C` a custom loss that the SDK
-runs here, in two passes. Source: reference document on training, sections 4 and 5.2.
+What the routes are is said in `routes`. `D` is measured where the server takes a traced loss at
+all; elsewhere the SDK would run it here, which is C. Source: reference document on training,
+sections 4 and 5.2.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -26,6 +26,11 @@ import tinker
 import torch
 from tinker import types
 from torch import Tensor
+
+from training.tinker.connection import ended
+from training.tinker.data import OWN_INPUTS, own_loss
+from training.tinker.routes import ORDER, WHAT
+from training.types import ObjectiveSpec, PolicyLoss
 
 EPS, WEIGHT = 100.0, 0.1
 """Of Adam, and of a token in the losses."""
@@ -36,8 +41,12 @@ TOLERANCE = 0.05
 """Relative, of what should be equal to first order. A defect is off by a factor, not by a per cent.
 """
 RANK, SEED = 8, 7
-ROUTES = ("A", "C", "B")
-"""In the order in which they are taken."""
+TIMEOUT_S = 300.0
+"""Of one question, unless told otherwise."""
+NOT_RUN_THERE = (
+    "Route D (a custom loss that the server runs): this server takes none; the SDK would run it "
+    "here in two passes, which is route C."
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,8 @@ class Conformance:
     merges_pending: bool
     """Calls that are pending together run under the loss of the first: await each."""
     routes: tuple[str, ...]
-    """Allowed, the first is taken. `B` only where samples are on-policy."""
+    """Allowed, in the order in which they are taken; what of them fits an objective is said by
+    `routes.choose`."""
     refused: dict[str, str] = field(default_factory=dict)
     """Route to a sentence."""
     problems: tuple[str, ...] = ()
@@ -77,19 +87,35 @@ class Conformance:
         return asdict(self)
 
 
-def probe(service: tinker.ServiceClient, base_model: str) -> Conformance:
-    """Asks a server a dozen small questions. Raises tinker's errors where it fails outright."""
-    return _Probe(service, base_model).run()
+def probe(
+    service: tinker.ServiceClient,
+    base_model: str,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    on_wait: Callable[[], None] = lambda: None,
+) -> Conformance:
+    """Asks a server a dozen small questions.
+
+    Raises RemoteError where it fails outright, DeadlineExceeded, and what `on_wait` raises.
+    """
+    return _Probe(service, base_model, timeout_s, on_wait).run()
 
 
 class _Probe:
-    def __init__(self, service: tinker.ServiceClient, base_model: str) -> None:
+    def __init__(
+        self,
+        service: tinker.ServiceClient,
+        base_model: str,
+        timeout_s: float = TIMEOUT_S,
+        on_wait: Callable[[], None] = lambda: None,
+    ) -> None:
         self.service, self.base_model = service, base_model
+        self._timeout_s, self._on_wait = timeout_s, on_wait
         first = self._client()
         prompt = list(range(2, 10))
-        sampler = _result(first.save_weights_and_get_sampling_client())
+        sampler = self._ended(first.save_weights_and_get_sampling_client())
         params = types.SamplingParams(max_tokens=8, seed=SEED, temperature=1.0)
-        sampled = _result(
+        sampled = self._ended(
             sampler.sample(
                 prompt=types.ModelInput.from_ints(prompt), num_samples=1, sampling_params=params
             )
@@ -129,6 +155,9 @@ class _Probe:
             "B": _distance(self._moved([("cross_entropy", self._signed())]), expected),
             "C": _distance(self._custom(), expected),
         }
+        traced = self._traced()
+        if traced is not None:
+            found["D"] = _distance(traced, expected)
         refused = {
             name: self._why(name, off, scale) for name, off in found.items() if off > TOLERANCE
         }
@@ -137,12 +166,14 @@ class _Probe:
             refused |= {
                 name: self._why(name, found[name], scale) for name in found if name not in refused
             }
+        if traced is None:
+            refused["D"] = NOT_RUN_THERE
         return Conformance(
             loss_scale=scale,
             honours_clip=honours_clip,
             honours_thresholds=honours_thresholds,
             merges_pending=merges,
-            routes=tuple(name for name in ROUTES if name not in refused),
+            routes=tuple(name for name in ORDER if name not in refused),
             refused=refused,
             problems=tuple(problems),
         )
@@ -187,18 +218,13 @@ class _Probe:
         return False
 
     def _why(self, route: str, off: float, scale: str) -> str:
-        what = {
-            "A": "importance sampling, then cross-entropy",
-            "B": "cross-entropy with signed weights",
-            "C": "a custom loss",
-        }[route]
         if scale == "normalised":
             reason = "the server divides each sequence by the sum of its weights"
         elif scale == "unknown":
             reason = "the server's losses are no plain sums"
         else:
             reason = "the two terms do not add up there"
-        return f"Route {route} ({what}) is off by {100 * off:.0f} %: {reason}."
+        return f"Route {route} ({WHAT[route]}) is off by {100 * off:.0f} %: {reason}."
 
     # --- one step each -----------------------------------------------------------------------
 
@@ -216,7 +242,7 @@ class _Probe:
         for loss_fn, datum in calls:
             future = client.forward_backward([datum], loss_fn, config)  # type: ignore[arg-type] # names
             if awaits:
-                _result(future)
+                self._ended(future)
             futures.append(future)
         return self._step(client, futures, clip)
 
@@ -236,6 +262,29 @@ class _Probe:
         plain = self._datum({"weights": [1.0] * len(self.targets)})
         return self._step(client, [client.forward_backward_custom([plain], echo)], 0.0)
 
+    def _traced(self) -> Tensor | None:
+        """By a loss that the server runs; None where it takes none."""
+        if not hasattr(self.service, "create_custom_loss"):
+            return None
+        loss = own_loss(ObjectiveSpec(policy_loss=PolicyLoss.IMPORTANCE))
+        ranks: dict[str, Any] = dict.fromkeys(("logprobs", *OWN_INPUTS), 1)
+        handle = self._ended(self.service.create_custom_loss(loss, ranks))
+        if handle.loss_id is None:
+            return None
+        acting = [float(acts) for acts in self.is_action]
+        datum = self._datum(
+            {
+                "has_old": acting,
+                "old_logprobs": self.base,
+                "advantages": acting,
+                "rl_weights": [WEIGHT * acts for acts in acting],
+                "reference": [0.0] * len(acting),
+                "env_weights": [WEIGHT * seen for seen in self.is_observation],
+            }
+        )
+        client = self._client()
+        return self._step(client, [client.forward_backward_custom([datum], handle)], 0.0)
+
     def _step(self, client: tinker.TrainingClient, futures: Sequence[Any], clip: float) -> Tensor:
         adam = types.AdamParams(
             learning_rate=self.rate,
@@ -247,21 +296,24 @@ class _Probe:
         )
         step = client.optim_step(adam)
         for future in futures:
-            _result(future)
-        _result(step)
+            self._ended(future)
+        self._ended(step)
         return torch.tensor(self._score(client)) - torch.tensor(self.base)
 
     def _client(self) -> tinker.TrainingClient:
-        made: tinker.TrainingClient = _result(
+        made: tinker.TrainingClient = self._ended(
             self.service.create_lora_training_client(
                 base_model=self.base_model, rank=RANK, seed=SEED, train_unembed=False
             )
         )
         return made
 
+    def _ended(self, future: Any) -> Any:
+        return ended(future, "the probe", self._timeout_s, on_wait=self._on_wait)
+
     def _score(self, client: tinker.TrainingClient) -> list[float]:
         datum = self._datum({"weights": [1.0] * len(self.targets)})
-        output = _result(client.forward([datum], "cross_entropy"))
+        output = self._ended(client.forward([datum], "cross_entropy"))
         return [float(value) for value in output.loss_fn_outputs[0]["logprobs"].data]
 
     # --- data --------------------------------------------------------------------------------
@@ -295,11 +347,6 @@ class _Probe:
         return types.Datum(
             model_input=types.ModelInput.from_ints(self.tokens), loss_fn_inputs=inputs
         )
-
-
-def _result(value: Any) -> Any:
-    """Of a future; SDK 0.24 and older return the thing itself."""
-    return value.result() if hasattr(value, "result") else value
 
 
 def _norm(moved: Tensor) -> float:
