@@ -16,6 +16,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
+from orchestrator.projects.audit.record import current
 from orchestrator.projects.models import ApiToken, Membership, Project, Role, User
 
 Actor = User | AnonymousUser
@@ -45,9 +46,12 @@ def role_in(actor: Actor, project_id: int) -> Role | None:
 
 def require(actor: Actor, project: Project | int, needed: Role) -> None:
     """Http404 for a stranger, PermissionDenied for a member whose role is below `needed`."""
-    role = role_in(actor, project if isinstance(project, int) else project.pk)
+    project_id = project if isinstance(project, int) else project.pk
+    role = role_in(actor, project_id)
     if role is None:
         raise Http404("No such object.")
+    if needed != Role.VIEWER and (record := current()) is not None:
+        record.project_id = project_id
     if _RANK[role] < _RANK[needed]:
         raise PermissionDenied(f"This needs the role {needed.label} in the project.")
 

@@ -6,3 +6,8 @@ from django.apps import AppConfig
 class ProjectsConfig(AppConfig):
     name = "orchestrator.projects"
     label = "projects"
+
+    def ready(self) -> None:
+        from orchestrator.projects.audit import signals
+
+        signals.connect()

@@ -119,7 +119,11 @@ def revoke_token(*, actor: User, token_id: int) -> bool:
     ended = ApiToken.objects.filter(pk=token_id, revoked_at=None).update(revoked_at=now)
     if token is not None and ended:
         audit.changed(
-            "api token", token.pk, token.name, before={"revoked_at": None}, after={"revoked_at": now}
+            "api token",
+            token.pk,
+            token.name,
+            before={"revoked_at": None},
+            after={"revoked_at": now},
         )
     return ended == 1
 
