@@ -6,13 +6,13 @@ and keeps the least and the most of each stretch; a value that is not finite sta
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.web.figures import CHART, Frame, LineChart, line_chart
 from training.health import BOARD, Chart, Judged, Mark, sentence
+from training.thinning import is_finite, thinned
 
 MOST_POINTS = 120
 _ICONS = {Mark.GREEN: "check", Mark.AMBER: "alert", Mark.RED: "cross", Mark.GREY: "clock"}
@@ -103,11 +103,11 @@ def _made(
     ]
     if chart.is_sparse:
         pairs = [(step, value) for step, value in pairs if value is not None]
-    finite = [value for _, value in pairs if value is not None and math.isfinite(value)]
+    finite = [value for _, value in pairs if value is not None and is_finite(value)]
     if not finite:
         return None
     gaps = len(pairs) - len(finite)
-    pairs = thinned(pairs)
+    pairs = thinned(pairs, MOST_POINTS)
     line = line_chart(
         [step for step, _ in pairs],
         [value for _, value in pairs],
@@ -115,7 +115,7 @@ def _made(
         total_steps=total,
         frame=_frame(),
     )
-    drawn = [(step, value) for step, value in pairs if value is not None and math.isfinite(value)]
+    drawn = [(step, value) for step, value in pairs if value is not None and is_finite(value)]
     dots = [
         Dot(x, y, step, f"step {step}: {value:.4g}")
         for (x, y), (step, value) in zip(line.dots, drawn, strict=True)
@@ -125,23 +125,3 @@ def _made(
 
 def _frame() -> Frame:
     return CHART
-
-
-def thinned(pairs: Sequence[tuple[int, float | None]]) -> list[tuple[int, float | None]]:
-    """At most about `MOST_POINTS`: of each stretch the least, the most, and whatever is a gap."""
-    if len(pairs) <= MOST_POINTS:
-        return list(pairs)
-    size = math.ceil(2 * len(pairs) / MOST_POINTS)
-    kept: set[int] = {0, len(pairs) - 1}
-    for start in range(0, len(pairs), size):
-        stretch = range(start, min(start + size, len(pairs)))
-        finite = [i for i in stretch if _is_finite(pairs[i][1])]
-        kept |= {i for i in stretch if not _is_finite(pairs[i][1])}
-        if finite:
-            kept.add(min(finite, key=lambda i: pairs[i][1] or 0.0))
-            kept.add(max(finite, key=lambda i: pairs[i][1] or 0.0))
-    return [pairs[i] for i in sorted(kept)]
-
-
-def _is_finite(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)

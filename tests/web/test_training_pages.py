@@ -15,7 +15,7 @@ from orchestrator.agents.endpoints import endpoint_of
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.jobs.models import Job
 from orchestrator.trainings.keeper import adapter_name
-from orchestrator.web.training_board import MOST_POINTS, board, thinned
+from orchestrator.web.training_board import board
 from tests.base import People
 from tests.web.build import make_harness, make_run
 from tests.web.training_rows import make_sweep, make_trained_job
@@ -250,15 +250,6 @@ def test_an_alarm_is_acknowledged_and_a_paused_job_goes_on(
     client.post(url("training_action", people, job.pk, "resume"))
     job.refresh_from_db()
     assert job.pause_reason == ""
-
-
-def test_a_long_run_is_thinned_and_keeps_its_ends() -> None:
-    pairs: list[tuple[int, float | None]] = [(i, float(i % 50)) for i in range(1, 2001)]
-    pairs[777] = (778, None)
-    pairs[1234] = (1235, 99.0)
-    drawn = thinned(pairs)
-    assert len(drawn) <= 2 * MOST_POINTS
-    assert {(778, None), (1235, 99.0), pairs[0], pairs[-1]} <= set(drawn)
 
 
 def test_a_board_without_numbers_is_grey_and_one_nan_blanks_nothing() -> None:
