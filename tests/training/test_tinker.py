@@ -102,15 +102,15 @@ def probed(engine: Engine) -> Conformance:
 
 def test_our_own_server_may_be_trusted_with_every_route(server: TinkerServer) -> None:
     found = probe(service_of(server), "tiny")
-    assert found == Conformance("sum", True, True, False, ("A", "C", "B"))
+    assert found == Conformance("sum", True, True, False, ("D", "A", "C", "B"))
     assert found.refusal(clip_norm=1.0) == ""
-    assert json.loads(json.dumps(found.to_json()))["routes"] == ["A", "C", "B"]
+    assert json.loads(json.dumps(found.to_json()))["routes"] == ["D", "A", "C", "B"]
 
 
 def test_a_server_that_is_wrong_in_every_way_is_refused_with_the_reasons(tiny_folder: Path) -> None:
     found = probed(AllWrong(tiny_folder))
     assert (found.route, found.loss_scale) == (None, "normalised")
-    assert (found.honours_clip, set(found.refused)) == (False, {"A", "B", "C"})
+    assert (found.honours_clip, set(found.refused)) == (False, {"A", "B", "C", "D"})
     said = found.refusal(clip_norm=0.0)
     assert said.startswith("No ECHO route is exact on this server.")
     assert "divided by the sum of its weights" in said
@@ -121,10 +121,14 @@ def test_a_server_that_is_wrong_in_every_way_is_refused_with_the_reasons(tiny_fo
 @pytest.mark.slow
 def test_each_defect_is_told_from_the_others(tiny_folder: Path) -> None:
     merging = probed(Merges(tiny_folder))
-    assert (merging.loss_scale, merging.honours_clip, merging.routes) == ("sum", True, ("C", "B"))
+    assert (merging.loss_scale, merging.honours_clip, merging.routes) == (
+        "sum",
+        True,
+        ("D", "C", "B"),
+    )
     assert "the two terms do not add up there" in merging.refused["A"]
     clipless = probed(IgnoresClip(tiny_folder))
-    assert (clipless.loss_scale, clipless.routes) == ("sum", ("A", "C", "B"))
+    assert (clipless.loss_scale, clipless.routes) == ("sum", ("D", "A", "C", "B"))
     assert clipless.refusal(clip_norm=0.0) == ""
     assert "ignores the gradient clip that the manifest asks for (1)" in clipless.refusal(
         clip_norm=1.0
@@ -168,13 +172,13 @@ def test_a_round_of_the_sdk(server: TinkerServer) -> None:
     assert norm["unclipped_grad_l2:mean"] > 0
     state = client.save_state("half").result().path
     before = asked._score(client)
-    restored = conformance._result(service.create_training_client_from_state_with_optimizer(state))
+    restored = service.create_training_client_from_state_with_optimizer(state).result()
     assert asked._score(restored) == pytest.approx(before, abs=1e-6)
     for each in (client, restored):
         each.forward_backward([asked._env()], "cross_entropy").result()
         each.optim_step(types.AdamParams(learning_rate=1e-3)).result()
     assert asked._score(restored) == pytest.approx(asked._score(client), abs=1e-6)
-    sampler = conformance._result(client.save_weights_and_get_sampling_client())
+    sampler = client.save_weights_and_get_sampling_client().result()
     prompt = types.ModelInput.from_ints(asked.tokens)
     scores = sampler.compute_logprobs(prompt).result()
     assert scores[0] is None

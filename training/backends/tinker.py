@@ -241,9 +241,7 @@ class TinkerSession:
 
     # --- calls -------------------------------------------------------------------------------
 
-    def _calls(
-        self, rows: Sequence[Row], streams: Streams, spec: ObjectiveSpec
-    ) -> list[data.Call]:
+    def _calls(self, rows: Sequence[Row], streams: Streams, spec: ObjectiveSpec) -> list[data.Call]:
         if self.spec.route == "B":
             return _present(data.signed_call(rows, streams))
         if self.spec.route == "A":

@@ -169,9 +169,7 @@ def on_each(
 ) -> Callable[[list[types.Datum], list[Tensor]], tuple[Tensor, dict[str, float]]]:
     """A loss of one datum as the SDK runs it here: the sum over all."""
 
-    def summed(
-        data: list[types.Datum], logprobs: list[Tensor]
-    ) -> tuple[Tensor, dict[str, float]]:
+    def summed(data: list[types.Datum], logprobs: list[Tensor]) -> tuple[Tensor, dict[str, float]]:
         parts = [
             loss(lp_T, *(each.loss_fn_inputs[name].to_torch() for name in OWN_INPUTS))[0]
             for each, lp_T in zip(data, logprobs, strict=True)

@@ -5,6 +5,8 @@ log-probability, r = exp(lp - q), A the advantage and w the weight: cross_entrop
 importance_sampling -sum r A, ppo -sum min(r A, clip(r) A), cispo -sum clip(r) lp A with the clipped
 ratio held fixed, dro -sum (lp A - beta/2 (lp - q)^2). Clip thresholds bound the ratio itself.
 
+`custom` is a client's own, by its id (`graph`).
+
 Gradients add up until `optim_step`. A model that failed once refuses everything afterwards, as the
 SDK's client does: the way on is a new one from a saved state.
 """
@@ -25,9 +27,12 @@ from training.head import token_logprobs
 from training.llama import Llama, forward_packed, load_llama
 from training.lora import LoraSpec, add_lora, lora_parameters
 from training.manifest import ALL_LINEAR
+from training.tinker.graph import TracedLoss
 
-LOSSES = ("cross_entropy", "importance_sampling", "ppo", "cispo", "dro")
+LOSSES = ("cross_entropy", "importance_sampling", "ppo", "cispo", "dro", "custom")
 LORA_ALPHA = 32.0
+Config = Mapping[str, float | str]
+"""Settings of a loss; text for the id of a client's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,8 @@ class Engine:
         self.trainings: dict[str, Training] = {}
         self.states: dict[str, tuple[int, list[Tensor], dict[str, object]]] = {}
         """Path to rank, adapter and optimiser state."""
+        self.losses: dict[str, TracedLoss] = {}
+        """By id, those of clients."""
         self._made = 0
 
     def create(self, *, rank: int, seed: int | None, name: str = "") -> str:
@@ -109,7 +116,7 @@ class Engine:
         training: Training,
         data: Sequence[Datum],
         loss_fn: str,
-        config: Mapping[str, float],
+        config: Config,
         *,
         is_forward_only: bool,
     ) -> Passed:
@@ -128,8 +135,12 @@ class Engine:
                 total += float(loss.detach())
         return Passed(tuple(logprobs), total)
 
-    def loss(self, lp_T: Tensor, datum: Datum, loss_fn: str, config: Mapping[str, float]) -> Tensor:
+    def loss(self, lp_T: Tensor, datum: Datum, loss_fn: str, config: Config) -> Tensor:
         """A sum over the datum's positions."""
+        if loss_fn == "custom":
+            return self._custom(str(config.get("loss_id", "")))(
+                lp_T, {name: torch.tensor(values) for name, values in datum.inputs.items()}
+            )
         if loss_fn == "cross_entropy":
             weights = datum.inputs.get("weights", (1.0,) * len(datum.tokens))
             return -(torch.tensor(weights) * lp_T).sum()
@@ -137,15 +148,21 @@ class Engine:
         advantages_T = torch.tensor(datum.inputs["advantages"])
         if loss_fn == "dro":
             distance_T = (lp_T - q_T) ** 2
-            return -(lp_T * advantages_T - 0.5 * config.get("beta", 0.05) * distance_T).sum()
+            return -(lp_T * advantages_T - 0.5 * float(config.get("beta", 0.05)) * distance_T).sum()
         ratio_T = torch.exp(lp_T - q_T)
         if loss_fn == "importance_sampling":
             return -(ratio_T * advantages_T).sum()
-        low, high = config.get("clip_low_threshold", 0.8), config.get("clip_high_threshold", 1.2)
+        low = float(config.get("clip_low_threshold", 0.8))
+        high = float(config.get("clip_high_threshold", 1.2))
         clipped_T = ratio_T.clamp(low, high)
         if loss_fn == "ppo":
             return -torch.minimum(ratio_T * advantages_T, clipped_T * advantages_T).sum()
         return -(clipped_T.detach() * lp_T * advantages_T).sum()
+
+    def _custom(self, name: str) -> TracedLoss:
+        if name not in self.losses:
+            raise ConfigurationError(f"loss_id: no loss {name!r} was created here")
+        return self.losses[name]
 
     def optim_step(self, training: Training, adam: AdamParams) -> dict[str, float]:
         """Clips, steps, and forgets the gradient."""

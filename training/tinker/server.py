@@ -24,6 +24,7 @@ import torch
 from training.errors import TrainingError
 from training.tinker import wire
 from training.tinker.engine import AdamParams, Engine, Training
+from training.tinker.graph import read_loss
 
 DEFAULT_PORT = 8021
 WAIT_S = 20.0
@@ -31,7 +32,7 @@ WAIT_S = 20.0
 CONFIG = {
     "parallel_fwdbwd_chunks": False,
     "proto_compress_fwdbwd": False,
-    "custom_loss_server_side": False,
+    "custom_loss_server_side": True,
     "use_pyqwest_transport": False,
 }
 
@@ -107,6 +108,7 @@ class TinkerServer:
             return self._info(given)
         verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any] | bytes]] = {
             "create_model": self._create,
+            "create_custom_loss": self._create_loss,
             "load_weights": self._load,
             "save_weights": self._save,
             "save_weights_for_sampler": self._publish,
@@ -175,6 +177,12 @@ class TinkerServer:
             rank=int(lora.get("rank") or 32), seed=lora.get("seed"), name=_model_id(given)
         )
         return {"type": "create_model", "model_id": name}
+
+    def _create_loss(self, given: dict[str, Any]) -> dict[str, Any]:
+        name = f"loss-{next(self._numbers)}"
+        loss = read_loss(str(given.get("name") or name), given["inputs"], given["graph"])
+        self.engine.losses[name] = loss
+        return {"type": "create_custom_loss", "loss_id": name}
 
     def _optim_step(self, given: dict[str, Any]) -> dict[str, Any]:
         params = given.get("adam_params") or given.get("optimizer_params") or {}

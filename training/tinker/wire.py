@@ -14,7 +14,9 @@ from training.tinker.engine import Datum, Passed, Sampled
 PROTOBUF = "application/x-protobuf"
 
 
-def read_forward_backward(body: bytes) -> tuple[str, list[Datum], str, dict[str, float], bool]:
+def read_forward_backward(
+    body: bytes,
+) -> tuple[str, list[Datum], str, dict[str, float | str], bool]:
     """Model, data, loss, its settings, and whether it is a forward pass alone.
 
     Raises ConfigurationError for what this server does not have: images, sparse targets.
@@ -28,7 +30,9 @@ def read_forward_backward(body: bytes) -> tuple[str, list[Datum], str, dict[str,
         )
         for datum in message.data
     ]
-    settings = {name: float(value) for name, value in message.loss_fn_config.items()}
+    settings: dict[str, float | str] = dict(message.loss_fn_config.items())
+    for name, value in message.loss_fn_config_v2.items():
+        settings[name] = value.text if value.HasField("text") else float(value.number)
     return message.model_id, data, message.loss_fn, settings, message.forward_only
 
 
