@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models.expressions import RawSQL
 
 from orchestrator.events.search_index import index_missing
 from orchestrator.events.search_text import fts5_query, phrases_of, tsquery
@@ -44,6 +45,18 @@ def search_events(
             [*params, limit, *extra],
         )
         return [Hit(stream, seq) for stream, seq in cursor.fetchall()]
+
+
+def streams_with(project_id: int, query: str) -> RawSQL | None:
+    """The streams of the project in which one event holds all words of the query, as a subquery.
+
+    None for a query without a word.
+    """
+    sql, params = _ids(project_id, query, None)
+    if not sql:
+        return None
+    # Built here; what was asked for is among the parameters.
+    return RawSQL(f"SELECT stream_id FROM events_event WHERE id IN ({sql})", params)
 
 
 def _ids(project_id: int, query: str, stream_id: int | None) -> tuple[str, list[Any]]:

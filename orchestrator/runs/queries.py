@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models import Avg, Count, OuterRef, Q, QuerySet, Subquery, Sum
 
 from optimizer.statistics import wilson_interval
 from orchestrator.agents.models import ModelEndpoint
@@ -99,6 +99,16 @@ class RunRow:
     tally: Tally
 
 
+def runs_in(project_id: int, *, purpose: str = "", state: str = "") -> QuerySet[Run]:
+    """Runs of a project with what names them, in no order."""
+    query = Run.objects.filter(project_id=project_id).select_related(
+        "environment_version__environment", "rubric_version__rubric", "model"
+    )
+    if purpose:
+        query = query.filter(purpose=purpose)
+    return query.filter(state=state) if state else query
+
+
 def list_runs(
     project_id: int,
     *,
@@ -108,13 +118,7 @@ def list_runs(
     before_id: int | None = None,
 ) -> list[RunRow]:
     """Newest first, in two queries; `before_id` is the keyset of the next page."""
-    query = Run.objects.filter(project_id=project_id).select_related(
-        "environment_version__environment", "rubric_version__rubric", "model"
-    )
-    if purpose:
-        query = query.filter(purpose=purpose)
-    if state:
-        query = query.filter(state=state)
+    query = runs_in(project_id, purpose=purpose, state=state)
     if before_id is not None:
         query = query.filter(id__lt=before_id)
     runs = list(query.order_by("-id")[:limit])
@@ -133,6 +137,13 @@ def capacity_text(run: Run) -> str:
 
 def rollouts_of(run_id: int) -> QuerySet[Rollout]:
     return Rollout.objects.filter(run_id=run_id).select_related("task", "harness").order_by("id")
+
+
+def rollouts_in(project_id: int) -> QuerySet[Rollout]:
+    """Rollouts of a project, also those that a retry has replaced."""
+    return Rollout.everything.filter(run__project_id=project_id).select_related(
+        "task", "harness", "run"
+    )
 
 
 @dataclass(frozen=True)
@@ -279,3 +290,19 @@ def score_pairs(
 
     left, right = scores(run_a, harness_a), scores(run_b, harness_b)
     return [(*key, left[key], right[key]) for key in sorted(left.keys() & right.keys())]
+
+
+def with_sums(runs: QuerySet[Run]) -> QuerySet[Run]:
+    """Runs with the sums of their rollouts, to filter and sort by: `mean_score`, counts, cost."""
+
+    def of_rollouts(number: Any, **only: str) -> Subquery:
+        rows = Rollout.objects.filter(run=OuterRef("pk"), **only).order_by().values("run_id")
+        return Subquery(rows.annotate(number=number).values("number"))
+
+    return runs.alias(
+        mean_score=of_rollouts(Avg("score")),
+        n_scored=of_rollouts(Count("pk"), state=RolloutState.SCORED),
+        n_errored=of_rollouts(Count("pk"), state=RolloutState.ERRORED),
+        n_rollouts=of_rollouts(Count("pk")),
+        sum_cost=of_rollouts(Sum("cost_usd")),
+    )
