@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from orchestrator.runs.models import Rollout
 from orchestrator.traces.exact import Number, dump, parse
 from orchestrator.traces.models import OutsideRollout
 from orchestrator.traces.services import digest, said_in
@@ -55,6 +56,11 @@ def outside_rollout(project_id: int, name: str) -> OutsideRollout | None:
         .filter(project_id=project_id, key=digest(dump(name)))
         .first()
     )
+
+
+def outside_of(rollout: Rollout) -> OutsideRollout | None:
+    """What a rollout is to its producer; None for one of our own."""
+    return OutsideRollout.objects.filter(rollout=rollout).first()
 
 
 def events_told(owner: OutsideRollout) -> Iterator[Told]:

@@ -71,7 +71,7 @@ def read_batch(body: bytes) -> list[Item | Refused]:
     events = value.get("events") if isinstance(value, dict) else value
     if not isinstance(events, list):
         raise ValueError("accepts a list of events, or an object with events")
-    return [_checked(index, event) for index, event in enumerate(events)]
+    return [checked(index, event) for index, event in enumerate(events)]
 
 
 def read_item(index: int, line: bytes) -> Item | Refused:
@@ -84,14 +84,14 @@ def read_item(index: int, line: bytes) -> Item | Refused:
         shown = line[:2_000].decode(errors="replace")
         return Refused(index, "bad_encoding", f"byte {error.start} is not UTF-8", body=shown)
     try:
-        return _checked(index, parse(text))
+        return checked(index, parse(text))
     except (TooDeep, RecursionError):
         return Refused(index, "too_deep", "more than 500 levels of nesting", body=text[:2_000])
     except ValueError as error:
         return Refused(index, "bad_json", str(error)[:300], body=text[:2_000])
 
 
-def _checked(index: int, event: Any) -> Item | Refused:
+def checked(index: int, event: Any) -> Item | Refused:
     if not isinstance(event, dict):
         return Refused(index, "bad_json", "an event is a JSON object", body=dump(event)[:2_000])
     body = dump(event)

@@ -14,6 +14,7 @@ from orchestrator.web.views import (
     ledger,
     models,
     overview,
+    rollout_exports,
     rollouts,
     rubrics,
     run_start,
@@ -128,8 +129,18 @@ urlpatterns = [
     ),
     path(
         "p/<int:project_id>/rollouts/<int:rollout_id>/trace.jsonl",
-        rollouts.rollout_jsonl,
+        rollout_exports.rollout_jsonl,
         name="rollout_jsonl",
+    ),
+    path(
+        "p/<int:project_id>/rollouts/<int:rollout_id>/atif.json",
+        rollout_exports.rollout_atif,
+        name="rollout_atif",
+    ),
+    path(
+        "p/<int:project_id>/rollouts/<int:rollout_id>/training-trace.jsonl",
+        rollout_exports.rollout_training_trace,
+        name="rollout_training_trace",
     ),
     path("p/<int:project_id>/compare/", compare.compare_runs, name="compare"),
     path(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
@@ -13,7 +12,6 @@ from django.http import (
     HttpResponse,
     HttpResponseBase,
     JsonResponse,
-    StreamingHttpResponse,
 )
 from django.shortcuts import render
 from django.urls import reverse
@@ -256,29 +254,3 @@ def _text(payload: Any) -> str:
             if isinstance(payload.get(name), str) and payload[name]:
                 return str(payload[name])
     return pretty(payload)
-
-
-@login_required
-@require_safe
-def rollout_jsonl(request: HttpRequest, project_id: int, rollout_id: int) -> StreamingHttpResponse:
-    """The trace as stored, one event per line, all attempts."""
-    rollout = access.rollout_for_view(request.user, project_id, rollout_id)
-
-    def lines() -> Iterator[str]:
-        after = 0
-        while batch := queries.events_of(rollout.stream_id, after=after, limit=500):
-            for event in batch:
-                record = {
-                    "rollout": rollout.pk,
-                    "seq": event.seq,
-                    "kind": event.kind,
-                    "at": event.at.isoformat(),
-                    "payload": event.payload,
-                }
-                yield json.dumps(record) + "\n"
-            after = batch[-1].seq
-
-    response = StreamingHttpResponse(lines(), content_type="application/x-ndjson; charset=utf-8")
-    if "download" in request.GET:
-        response["Content-Disposition"] = f'attachment; filename="rollout-{rollout.pk}.jsonl"'
-    return response

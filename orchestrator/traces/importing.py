@@ -1,0 +1,179 @@
+"""Files of traces from elsewhere: what they are is seen in them, and they go in as events do.
+
+Accepted: an ATIF document, TrainingTraces of OpenEnv (one in JSON, or one a line), the JSON lines
+that a trace's download gives, and events as the ingest address takes them. All of it passes through
+`services.ingest`: resends are folded, each item is accepted or refused with its reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from django.db import transaction
+
+from orchestrator.projects.models import Project
+from orchestrator.runs.models import Rollout, TokenRow
+from orchestrator.traces import foreign
+from orchestrator.traces.exact import TooDeep, dump, parse
+from orchestrator.traces.queries import outside_rollout
+from orchestrator.traces.reading import Item, Refused, checked, read_item
+from orchestrator.traces.services import Outcome, ingest
+from training.errors import RowError
+from training.exchange import from_trace
+
+FILE_BYTES = 128 * 2**20
+"""Of one file."""
+
+
+class FileRefused(ValueError):
+    """Nothing of the file was taken; the text says why."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    outcome: Outcome
+    rollouts: Sequence[int]
+    """Primary keys of the rollouts that the file belongs to, in its order."""
+
+
+def import_file(*, project: Project, name: str, content: bytes) -> Imported:
+    """Takes a file in. `name`: what a trace is called that has no name of its own.
+
+    Raises FileRefused; django.db.Error.
+    """
+    if len(content) > FILE_BYTES:
+        raise FileRefused(
+            f"The file takes {len(content):,} bytes; at most {FILE_BYTES:,} are taken at once."
+            " Split it, or send its events to the ingest address."
+        )
+    label = PurePath(name).name[:200] or "imported trace"
+    try:
+        items, traces = _read(content.removeprefix(b"\xef\xbb\xbf"), label)
+    except foreign.NotReadable as error:
+        raise FileRefused(f"{label}: {error}") from error
+    if not items:
+        raise FileRefused(f"{label} holds no event.")
+    outcome = ingest(project=project, items=items)
+    names = dict.fromkeys(dump(i.event["rollout"]) for i in items if isinstance(i, Item))
+    rollouts = []
+    for rollout_name in map(json.loads, names):
+        owner = outside_rollout(project.pk, rollout_name)
+        if owner is not None:
+            rollouts.append(owner.rollout_id)
+            _store_tokens(owner.rollout, traces.get(rollout_name, []))
+    return Imported(outcome, rollouts)
+
+
+def _read(
+    content: bytes, label: str
+) -> tuple[list[Item | Refused], dict[str, list[dict[str, Any]]]]:
+    """Items, and the training traces in them by rollout."""
+    values = _documents(content)
+    if values is None:
+        lines = [(i, line) for i, line in enumerate(content.split(b"\n")) if line.strip()]
+        return [_own_or_event(index, line) for index, line in lines], {}
+    events: list[Any] = []
+    traces: dict[str, list[dict[str, Any]]] = {}
+    for number, value in enumerate(values, start=1):
+        if foreign.is_atif(value):
+            named = foreign.atif_name(value) or (label if number == 1 else f"{label} {number}")
+            events += foreign.from_atif(value, rollout=named)
+        elif foreign.is_training_trace(value):
+            named = _named(value) or label
+            known = traces.setdefault(named, [])
+            prefix = f"{foreign.HEAD}-{len(known) + 1}"
+            first = sum(1 + len(trace["turns"]) for trace in known)
+            events += foreign.from_training_trace(value, rollout=named, prefix=prefix, first=first)
+            known.append(value)
+        elif isinstance(value, dict) and isinstance(value.get("events"), list):
+            events += value["events"]
+        else:
+            events.append(foreign.from_own_line(value) if foreign.is_own_line(value) else value)
+    return [checked(index, event) for index, event in enumerate(events)], traces
+
+
+def _documents(content: bytes) -> list[Any] | None:
+    """The JSON values of a file that is one value, or one document a line; None for lines of
+    events, which are read one by one so that a bad one spoils no other."""
+    try:
+        value = parse(content.decode())
+        return value if isinstance(value, list) else [value]
+    except (ValueError, TooDeep, RecursionError):
+        pass
+    lines = [line for line in content.split(b"\n") if line.strip()]
+    try:
+        first = parse(lines[0].decode()) if lines else None
+        if not (foreign.is_atif(first) or foreign.is_training_trace(first)):
+            return None
+        return [parse(line.decode()) for line in lines]
+    except (ValueError, TooDeep, RecursionError) as error:
+        if len(lines) > 1:
+            return None
+        raise FileRefused(f"The file is no JSON: {str(error)[:300] or 'too deep'}") from error
+
+
+def _own_or_event(index: int, line: bytes) -> Item | Refused:
+    item = read_item(index, line)
+    if not isinstance(item, Refused) or item.reason_kind != "missing_field":
+        return item
+    value = parse(line.decode())
+    return checked(index, foreign.from_own_line(value)) if foreign.is_own_line(value) else item
+
+
+def _named(trace: dict[str, Any]) -> str:
+    """The rollout that one of our own training traces names."""
+    turns = trace["turns"]
+    last = turns[-1] if turns and isinstance(turns[-1], dict) else {}
+    metadata = last.get("metadata")
+    own = metadata.get("switchback") if isinstance(metadata, dict) else None
+    name = own.get("rollout") if isinstance(own, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+# Tokens
+
+
+def _store_tokens(rollout: Rollout, traces: Sequence[dict[str, Any]]) -> None:
+    """The ledger of a rollout whose training traces came in; once."""
+    with transaction.atomic():
+        Rollout.everything.select_for_update().get(pk=rollout.pk)
+        if not traces or rollout.token_rows.exists():
+            return
+        rows = list(_token_rows(rollout, traces))
+        TokenRow.objects.bulk_create(rows)
+        if rows:
+            Rollout.everything.filter(pk=rollout.pk).update(
+                weight_version=rows[-1].weight_version,
+                tokens_out=sum(len(row.logprobs) for row in rows),
+            )
+
+
+def _token_rows(rollout: Rollout, traces: Sequence[dict[str, Any]]) -> Iterator[TokenRow]:
+    """A trace whose tokens make no row is kept as events alone."""
+    index = 0
+    for trace in traces:
+        try:
+            rows = from_trace(json.loads(dump(trace)), rollout=str(rollout.pk))
+        except RowError:
+            continue
+        for row in rows:
+            runs: list[list[Any]] = []
+            for kind in row.kinds:
+                if runs and runs[-1][0] == kind.value:
+                    runs[-1][1] += 1
+                else:
+                    runs.append([kind.value, 1])
+            logprobs = row.logprobs or (0.0,) * len(row.ids)
+            yield TokenRow(
+                rollout=rollout,
+                index=index,
+                ids=list(row.ids),
+                kinds=runs,
+                logprobs=[lp for lp, k in zip(logprobs, row.kinds, strict=True) if k == "action"],
+                weight_version=row.weight_version[:120],
+            )
+            index += 1
