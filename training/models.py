@@ -110,6 +110,8 @@ class TrainingJob(models.Model):
         "projects.User", null=True, on_delete=models.SET_NULL, related_name="+"
     )
 
+    curves_seq = models.PositiveBigIntegerField(default=0)
+    """Up to which event of its stream its curves are packed."""
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
@@ -161,6 +163,29 @@ class TrainingRun(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.step} of {self.training_job_id}"
+
+
+class TrainingCurve(models.Model):
+    """One quantity over the steps of a job, packed out of its events so that many are drawn fast.
+
+    Made again from the events at any time (`orchestrator.trainings.curves`).
+    """
+
+    training_job = models.ForeignKey(TrainingJob, on_delete=models.CASCADE, related_name="curves")
+    key = models.CharField(max_length=20)
+    """Of `training.health.BOARD`, or `at` (seconds since the first step) or `no_score`."""
+    data = models.BinaryField()
+    """All points: `training.curves.packed`."""
+    coarse = models.BinaryField()
+    """The same, thinned to a few dozen, for a line among hundreds."""
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["training_job", "key"], name="one_curve_per_quantity")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.key} of {self.training_job_id}"
 
 
 class Checkpoint(models.Model):

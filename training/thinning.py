@@ -38,7 +38,7 @@ def _kept(pairs: Sequence[tuple[X, float | None]], n_stretches: int) -> list[int
     finite = [i for i, (_, value) in enumerate(pairs) if is_finite(value)]
     if not finite:
         return sorted({0, len(pairs) - 1})
-    kept = {finite[0], finite[-1]}
+    kept: set[int] = {finite[0], finite[-1]}
     size = math.ceil(len(pairs) / n_stretches)
     stretches: dict[int, list[int]] = {}
     for i in finite:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.web.figures import CHART, Frame, LineChart, line_chart
+from training.curves import joined, series
 from training.health import BOARD, Chart, Judged, Mark, sentence
 from training.thinning import is_finite, thinned
 
@@ -59,7 +60,7 @@ def board(
     steps: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]], total: int
 ) -> Board | None:
     """None before the first step or evaluation."""
-    rows = _joined(steps, evaluations)
+    rows = joined(steps, evaluations)
     if not rows:
         return None
     charts: list[BoardChart] = []
@@ -74,35 +75,13 @@ def board(
     return Board(charts, empty, verdict, steps)
 
 
-def _joined(
-    steps: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]]
-) -> list[Mapping[str, Any]]:
-    """A row per step, with what was measured after it; step 0 is before the first."""
-    by_step: dict[int, dict[str, Any]] = {
-        int(metrics.get("step") or place): {**metrics, "step": int(metrics.get("step") or place)}
-        for place, metrics in enumerate(steps, start=1)
-    }
-    for found in evaluations:
-        step = int(found["step"])
-        row = by_step.setdefault(step, {"step": step, "is_evaluation": True})
-        row["held_out"] = found.get("mean")
-        row |= {key: value for key, value in found.items() if str(key).startswith("pool_")}
-    return [by_step[step] for step in sorted(by_step)]
-
-
 def _made(
     chart: Chart,
     rows: Sequence[Mapping[str, Any]],
     steps: Sequence[Mapping[str, Any]],
     total: int,
 ) -> BoardChart | None:
-    pairs = [
-        (int(row["step"]), chart.value(row))
-        for row in rows
-        if not (row.get("is_evaluation") and not chart.is_sparse)
-    ]
-    if chart.is_sparse:
-        pairs = [(step, value) for step, value in pairs if value is not None]
+    pairs = series(chart, rows)
     finite = [value for _, value in pairs if value is not None and is_finite(value)]
     if not finite:
         return None
