@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recompute
 
 from training.attention import PrefixLayout, prefix_attention
+from training.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,19 @@ class LlamaConfig:
             "dtype": "float32",
             **self.__dict__,
         }
+
+
+def sizes_of(folder: Path) -> tuple[int, int]:
+    """Vocabulary and context in tokens of a model folder, whatever its architecture.
+
+    Raises ConfigurationError that names the file.
+    """
+    path = folder / "config.json"
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return int(values["vocab_size"]), int(values["max_position_embeddings"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(f"{path}: {type(error).__name__}: {error}") from error
 
 
 class RMSNorm(nn.Module):

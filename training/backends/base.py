@@ -112,3 +112,16 @@ class Session(Protocol):
 
     def publish(self, root: Path, number: int) -> Future[WeightVersion]:
         """Make the current weights loadable by samplers."""
+
+
+class JobSession(Session, Protocol):
+    """What a job asks of a session beside the verbs."""
+
+    def scored(self, rows: Sequence[Row], spec: ObjectiveSpec) -> Future[list[Row]]:
+        """Rows with the log-probs that `spec` asks for beside the sampler's (`needs_scores`)."""
+
+    def state_files(self) -> dict[str, bytes]:
+        """What `save_state` writes, so that it is written together with the step's metrics."""
+
+    def close(self) -> None:
+        """Give back what is held beside memory."""

@@ -18,76 +18,26 @@ from torch import Tensor
 
 from training.errors import ConfigurationError
 
-_ELEMENTWISE = [
-    "abs",
-    "exp",
-    "expm1",
-    "log",
-    "log1p",
-    "sigmoid",
-    "tanh",
-    "sqrt",
-    "square",
-    "neg",
-    "sign",
-    "relu",
-    "isnan",
-    "isfinite",
-    "isinf",
-    "nan_to_num",
-    "minimum",
-    "maximum",
-    "where",
-    "clamp",
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "pow",
-    "logical_and",
-    "logical_or",
-    "logical_not",
-    "logaddexp",
-]
-_REDUCING = ["sum", "mean", "max", "min", "amax", "amin", "cumsum", "logsumexp"]
-_ARITHMETIC = [
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "pow",
-    "neg",
-    "pos",
-    "abs",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-    "eq",
-    "ne",
-    "and_",
-    "or_",
-    "invert",
-    "getitem",
-]
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_ELEMENTWISE = _words(
+    "abs exp expm1 log log1p sigmoid tanh sqrt square neg sign relu isnan isfinite isinf "
+    "nan_to_num minimum maximum where clamp add sub mul div pow logical_and logical_or "
+    "logical_not logaddexp"
+)
+_REDUCING = _words("sum mean max min amax amin cumsum logsumexp")
+_ARITHMETIC = _words(
+    "add sub mul truediv floordiv pow neg pos abs lt le gt ge eq ne and_ or_ invert getitem"
+)
 _METHODS = frozenset(
-    [*_ELEMENTWISE, *_REDUCING]
-    + [
-        "detach",
-        "float",
-        "double",
-        "long",
-        "bool",
-        "to",
-        "clone",
-        "numel",
-        "dim",
-        "size",
-        "masked_fill",
-        "unsqueeze",
-        "squeeze",
-    ]
+    {
+        *_ELEMENTWISE,
+        *_REDUCING,
+        *_words("detach float double long bool to clone numel dim size masked_fill"),
+    }
 ) - {"where"}
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"torch.{name}": getattr(torch, name) for name in (*_ELEMENTWISE, *_REDUCING)},
