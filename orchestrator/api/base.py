@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeVar
 from django.db import models
 from django.http import Http404
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
@@ -24,7 +25,7 @@ from rest_framework.views import APIView
 from orchestrator.api.errors import Conflict
 from orchestrator.api.problems import REFUSALS
 from orchestrator.api.shapes import schema_of
-from orchestrator.projects.models import Project, User
+from orchestrator.projects.models import User
 
 M = TypeVar("M", bound=models.Model)
 V = TypeVar("V", bound=Callable[..., Any])
@@ -78,6 +79,15 @@ def found(query: models.QuerySet[M], **lookup: Any) -> M:
     return one
 
 
+def chosen(query: models.QuerySet[M], field: str, **lookup: Any) -> M:
+    """The object that a field of the request names. Raises ValidationError for that field."""
+    one = query.filter(**lookup).first()
+    if one is None:
+        named = ", ".join(f"{name.rpartition('__')[2]} {value!r}" for name, value in lookup.items())
+        raise ValidationError({field: [f"names nothing of this project: {named}"]})
+    return one
+
+
 def actor_of(request: Request) -> User:
     assert isinstance(request.user, User), "authentication comes first"
     return request.user
@@ -103,7 +113,3 @@ def conflicts() -> Iterator[None]:
         yield
     except REFUSALS as refused:
         raise Conflict(str(refused)) from refused
-
-
-def project_fields(project: Project) -> dict[str, Any]:
-    return {"id": project.pk, "name": project.name}

@@ -10,16 +10,18 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from optimizer.models import Proposal
+from orchestrator.api.base import Endpoint
 from orchestrator.projects.models import User
 from orchestrator.proposing.access import handed_in_for_edit, handed_in_for_view
 from orchestrator.proposing.handing import answer, handed_out
 
 
-class HandedIn(APIView):
+class HandedIn(Endpoint):
     """The proposal of a search's round that waits for a person or an agent."""
+
+    area = "searches"
 
     @extend_schema(responses=OpenApiTypes.OBJECT)
     def get(self, request: Request, search_id: int, round: int) -> Response:

@@ -8,8 +8,8 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
+from orchestrator.api.base import Endpoint
 from orchestrator.events.search import search_events
 from orchestrator.projects.access import project_for_view
 from orchestrator.runs.queries import rollouts_by_stream
@@ -18,8 +18,10 @@ MOST = 200
 """Events in one answer."""
 
 
-class EventSearch(APIView):
+class EventSearch(Endpoint):
     """Events whose words match."""
+
+    area = "traces"
 
     @extend_schema(
         parameters=[OpenApiParameter("q", str, required=True)], responses=OpenApiTypes.OBJECT

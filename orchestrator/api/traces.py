@@ -11,8 +11,8 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
+from orchestrator.api.base import Endpoint
 from orchestrator.projects.access import project_for_edit
 from orchestrator.traces.access import outside_for_view, writable_project
 from orchestrator.traces.exact import Number, TooDeep, dump
@@ -36,8 +36,10 @@ _TYPES = {
 }
 
 
-class Ingest(APIView):
+class Ingest(Endpoint):
     """Events of rollouts that ran elsewhere."""
+
+    area = "traces"
 
     @extend_schema(request=OpenApiTypes.OBJECT, responses=OpenApiTypes.OBJECT)
     def post(self, request: Request, project_id: int) -> Response:
@@ -60,8 +62,10 @@ class Ingest(APIView):
         return Response(outcome.as_json())
 
 
-class Imported(APIView):
+class Imported(Endpoint):
     """One rollout that came from outside."""
+
+    area = "traces"
 
     @extend_schema(
         parameters=[

@@ -3,7 +3,7 @@ from __future__ import annotations
 from django.db.models import QuerySet
 
 from orchestrator.projects.access import Actor
-from orchestrator.projects.models import Project, User
+from orchestrator.projects.models import Membership, Project, User
 
 
 def projects_of(actor: Actor) -> QuerySet[Project]:
@@ -15,3 +15,7 @@ def projects_of(actor: Actor) -> QuerySet[Project]:
         projects = projects.filter(memberships__user=actor)
     token = getattr(actor, "api_token", None)
     return projects if token is None else projects.filter(pk=token.project_id)
+
+
+def members_of(project_id: int) -> QuerySet[Membership]:
+    return Membership.objects.filter(project_id=project_id).select_related("user")

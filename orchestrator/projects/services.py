@@ -39,6 +39,12 @@ def create_project(*, actor: User, name: str) -> Project:
     return project
 
 
+def rename_project(*, actor: User, project: Project, name: str) -> None:
+    require(actor, project, Role.ADMIN)
+    project.name = name
+    project.save(update_fields=["name"])
+
+
 def create_first_admin(*, username: str = "admin") -> FirstAdmin:
     """An operator with a random password. Safe to call twice: the second call changes nothing."""
     password = secrets.token_urlsafe(12)
@@ -52,13 +58,51 @@ def create_first_admin(*, username: str = "admin") -> FirstAdmin:
     return FirstAdmin(user=user, password=password if is_new else None)
 
 
+class LastAdmin(ValueError):
+    """A project keeps at least one admin, else nobody could let others in."""
+
+    def __init__(self) -> None:
+        super().__init__("This is the project's only admin. Make somebody else an admin first.")
+
+
 def set_member(*, actor: User, project_id: int, user: User, role: Role) -> Membership:
-    """Adds the user to the project, or changes their role. Only for admins of the project."""
+    """Adds the user to the project, or changes their role. Only for admins of the project.
+
+    Raises LastAdmin.
+    """
     project = project_for_admin(actor, project_id)
-    membership, _ = Membership.objects.update_or_create(
-        project=project, user=user, defaults={"role": role}
-    )
+    with transaction.atomic():
+        if role != Role.ADMIN:
+            _keep_an_admin(project_id, user)
+        membership, _ = Membership.objects.update_or_create(
+            project=project, user=user, defaults={"role": role}
+        )
     return membership
+
+
+def remove_member(*, actor: User, project_id: int, user: User) -> None:
+    """Ends the membership and the tokens that the user made here. Admins any, members their own.
+
+    Raises LastAdmin.
+    """
+    require(actor, project_id, Role.VIEWER if actor == user else Role.ADMIN)
+    with transaction.atomic():
+        _keep_an_admin(project_id, user)
+        for membership in Membership.objects.filter(project_id=project_id, user=user):
+            membership.delete()
+        for token in ApiToken.objects.filter(project_id=project_id, user=user, revoked_at=None):
+            token.revoked_at = timezone.now()
+            token.save(update_fields=["revoked_at"])
+
+
+def _keep_an_admin(project_id: int, leaving: User) -> None:
+    admins = list(
+        Membership.objects.select_for_update()
+        .filter(project_id=project_id, role=Role.ADMIN)
+        .values_list("user_id", flat=True)
+    )
+    if admins == [leaving.pk]:
+        raise LastAdmin
 
 
 class TokenRefused(ValueError):

@@ -18,7 +18,11 @@ from tests.base import People
 from tests.proposing.build import GOOD, answered, ask, make_search, said
 
 pytestmark = pytest.mark.django_db
-UNDER_TEST = {"proposal_answer", "ingest", "imported", "events"}
+UNDER_TEST = {
+    *("proposal_answer", "ingest", "imported", "events", "openapi", "nothing"),
+    *("me", "projects", "project", "members", "runs", "run", "run_cancel", "run_events"),
+    *("run_rollouts", "run_rollouts_jsonl", "rollout", "rollout_events", "rollout_trace"),
+}
 
 
 @pytest.fixture
