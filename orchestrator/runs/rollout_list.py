@@ -1,0 +1,192 @@
+"""The list of a project's rollouts: filtered, sorted, paged, and what the filtered set amounts to.
+
+Two queries whatever the number of rows: a page, and the counts by state and score of all that the
+filter finds. Texts are cut in the database; a list never reads a long answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Case, Count, F, IntegerField, QuerySet, Sum, Value, When
+from django.db.models.functions import Substr
+
+from orchestrator.runs.filtering.compiling import condition
+from orchestrator.runs.filtering.fields import ROLLOUTS
+from orchestrator.runs.filtering.grammar import parse
+from orchestrator.runs.filtering.paging import Key, Page, page_of
+from orchestrator.runs.models import Rollout, RolloutState, VerdictRecord
+
+TEXT_CHARS = 400
+"""Of answers and reasons; pages cut further, between characters."""
+N_BINS = 10
+SORTS: Mapping[str, Key] = {
+    "id": Key("id"),
+    "score": Key("score", is_nullable=True),
+    "task": Key("task__key"),
+    "steps": Key("n_steps"),
+    "tokens": Key(F("tokens_in") + F("tokens_out")),
+    "cost": Key("cost_usd"),
+    "latency": Key("latency_s", is_nullable=True),
+    "started": Key("started_at", is_nullable=True, is_time=True),
+}
+DEFAULT_SORT = "-id"
+_READ = (
+    "replicate",
+    "state",
+    "score",
+    "reward",
+    "cause",
+    "attempt",
+    "n_steps",
+    "tokens_in",
+    "tokens_out",
+    "cost_usd",
+    "latency_s",
+    "weight_version",
+    "started_at",
+    "task__key",
+    "task__family",
+    "task__split",
+    "harness__sha256",
+    "stream__last_seq",
+    "run__label",
+    "run__purpose",
+    "run__model__name",
+    "run__environment_version__number",
+    "run__environment_version__environment__slug",
+    "run__rubric_version__number",
+    "run__rubric_version__rubric__name",
+)
+
+
+def rollouts_matching(project_id: int, text: str) -> QuerySet[Rollout]:
+    """FilterError when the filter cannot be read."""
+    where = condition(parse(text), ROLLOUTS, project_id=project_id)
+    return Rollout.objects.filter(run__project_id=project_id).filter(where)
+
+
+def list_rollouts(
+    query: QuerySet[Rollout],
+    *,
+    sort: str = DEFAULT_SORT,
+    after: str = "",
+    before: str = "",
+    limit: int = 50,
+) -> Page[Rollout]:
+    """One query. Rows carry `short_answer` and `short_message` instead of the whole texts."""
+    return page_of(drawn(query), SORTS, sort, after=after, before=before, limit=limit)
+
+
+def drawn(query: QuerySet[Rollout]) -> QuerySet[Rollout]:
+    """With what a row shows, and no more."""
+    return (
+        query.select_related(
+            "task",
+            "harness",
+            "stream",
+            "run__model",
+            "run__environment_version__environment",
+            "run__rubric_version__rubric",
+        )
+        .only(*_READ)
+        .annotate(
+            short_answer=Substr("answer", 1, TEXT_CHARS),
+            short_message=Substr("message", 1, TEXT_CHARS),
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Scored rollouts in [low, high); the last one holds what is above too."""
+
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True)
+class Amount:
+    """What a set of rollouts amounts to."""
+
+    n: int
+    by_state: Mapping[str, int]
+    bins: Sequence[Bin]
+    mean: float | None
+    passed: int
+    tokens: int
+    cost_usd: float
+
+    @property
+    def scored(self) -> int:
+        return self.by_state.get(RolloutState.SCORED, 0)
+
+    @property
+    def errored(self) -> int:
+        return self.by_state.get(RolloutState.ERRORED, 0)
+
+    @property
+    def not_applicable(self) -> int:
+        return self.by_state.get(RolloutState.NOT_APPLICABLE, 0)
+
+    @property
+    def cancelled(self) -> int:
+        return self.by_state.get(RolloutState.CANCELLED, 0)
+
+
+def amount_of(query: QuerySet[Rollout]) -> Amount:
+    """One query: counts by state and by tenth of the score, sums of score, tokens and cost."""
+    edges = [(number, (number + 1) / N_BINS) for number in range(N_BINS - 1)]
+    # Compared, not multiplied: a bin holds what its filter finds, to the last bit.
+    tenth = Case(
+        When(score__isnull=True, then=Value(-1)),
+        *(When(score__lt=high, then=Value(number)) for number, high in edges),
+        default=Value(N_BINS - 1),
+        output_field=IntegerField(),
+    )
+    rows = list(
+        query.order_by()
+        .annotate(tenth=tenth)
+        .values_list("state", "tenth")
+        .annotate(
+            n=Count("pk"),
+            score_sum=Sum("score"),
+            tokens=Sum(F("tokens_in") + F("tokens_out")),
+            cost=Sum("cost_usd"),
+        )
+    )
+    by_state: dict[str, int] = {}
+    counts = [0] * N_BINS
+    for state, number, n, *_ in rows:
+        by_state[state] = by_state.get(state, 0) + n
+        if number >= 0:
+            counts[number] += n
+    n_scored = sum(counts)
+    total = sum(score_sum or 0.0 for _, _, _, score_sum, _, _ in rows)
+    return Amount(
+        n=sum(by_state.values()),
+        by_state=by_state,
+        bins=[Bin(i / N_BINS, (i + 1) / N_BINS, n) for i, n in enumerate(counts)],
+        mean=total / n_scored if n_scored else None,
+        passed=sum(counts[N_BINS // 2 :]),
+        tokens=sum(tokens or 0 for *_, tokens, _ in rows),
+        cost_usd=sum(cost or 0.0 for *_, cost in rows),
+    )
+
+
+def verdicts_of(
+    rollout_ids: Iterable[int], criteria: Sequence[str]
+) -> dict[int, dict[str, tuple[str, float | None]]]:
+    """(state, value) by rollout and criterion. One query, none without criteria."""
+    found: dict[int, dict[str, tuple[str, float | None]]] = {}
+    if not criteria:
+        return found
+    rows: Any = VerdictRecord.objects.filter(
+        rollout_id__in=list(rollout_ids), criterion__in=list(criteria)
+    ).values_list("rollout_id", "criterion", "state", "value")
+    for rollout_id, criterion, state, value in rows:
+        found.setdefault(rollout_id, {})[criterion] = (state, value)
+    return found
