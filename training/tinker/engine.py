@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from training.errors import ConfigurationError
 from training.head import token_logprobs
 from training.llama import Llama, forward_packed, load_llama
-from training.lora import LoraSpec, add_lora, lora_parameters
+from training.lora import LoraSpec, adapter_files, add_lora, lora_parameters
 from training.manifest import ALL_LINEAR
 from training.tinker.graph import TracedLoss
 
@@ -203,31 +203,10 @@ class Engine:
             training.optimizer.load_state_dict(copy.deepcopy(optimizer))
         return name
 
-    def sample(
-        self,
-        model: Llama,
-        prompt: Sequence[int],
-        *,
-        n: int,
-        most: int,
-        seed: int,
-        temperature: float,
-    ) -> list[Sampled]:
-        """Token by token and without a cache: enough for probes and small models."""
-        generator = torch.Generator().manual_seed(seed)
-        found = []
-        with torch.no_grad():
-            for _ in range(n):
-                ids, logprobs = list(prompt), []
-                for _ in range(most):
-                    hidden = forward_packed(model, torch.tensor(ids), [])
-                    logits = model.lm_head(hidden[-1]) / max(temperature, 1e-6)
-                    table = torch.log_softmax(logits, -1)
-                    token = int(torch.multinomial(table.exp(), 1, generator=generator))
-                    ids.append(token)
-                    logprobs.append(float(table[token]))
-                found.append(Sampled(tuple(ids[len(prompt) :]), tuple(logprobs), False))
-        return found
+    def adapter_files(self, training: Training) -> dict[str, bytes]:
+        """Its adapter in PEFT's format."""
+        spec = LoraSpec(rank=training.rank, alpha=LORA_ALPHA, seed=0, targets=ALL_LINEAR)
+        return adapter_files(training.model, spec, base_model=self.folder.name)
 
     def score(self, model: Llama, prompt: Sequence[int]) -> list[float]:
         """Log-probability of each token but the first, which is NaN."""

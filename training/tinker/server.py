@@ -1,9 +1,11 @@
 """Serves the Tinker protocol from this machine: `python -m training.tinker.server --model DIR`.
 
 For recipes that are written for Tinker, and as an offline double of it. Listens on loopback alone,
-since the protocol has no authentication that we could check. Requests are computed one at a time in
-the order in which they come; the SDK sends those of a client in the order of their `seq_id` and is
-told not to send chunks side by side.
+since the protocol has no authentication that we could check. Training is computed one request at a
+time in the order in which they come; the SDK sends those of a client in the order of their `seq_id`
+and is told not to send chunks side by side. Sampling is the model server's (`training.engine`):
+prompts that begin alike are computed once, and it goes on while another model is trained. It ends
+at the end-of-turn token whatever `stop` says.
 """
 
 from __future__ import annotations
@@ -11,9 +13,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, fields
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
@@ -21,12 +26,17 @@ from typing import Any, Self
 
 import torch
 
+from training.checkpoint import write_folder
+from training.engine.scheduler import Sampler, SampleRequest, SampleResult
+from training.engine.wire import choice_seed
 from training.errors import TrainingError
 from training.tinker import wire
 from training.tinker.engine import AdamParams, Engine, Training
 from training.tinker.graph import read_loss
 
 DEFAULT_PORT = 8021
+SAMPLE_LIMIT_S = 600.0
+"""Of one sample, waiting included."""
 WAIT_S = 20.0
 """Longest that a request for a result is kept waiting; the SDK asks again."""
 CONFIG = {
@@ -45,12 +55,27 @@ class Promise:
     body: bytes = b""
     content_type: str = "application/json"
 
+    def settle(self, compute: Callable[[], dict[str, Any] | bytes]) -> None:
+        """Takes a result, or why there is none."""
+        try:
+            result = compute()
+            if isinstance(result, bytes):
+                self.body, self.content_type = result, wire.PROTOBUF
+            else:
+                self.body = json.dumps(result).encode()
+        except (TrainingError, KeyError, ValueError, RuntimeError, TimeoutError) as error:
+            said = f"{type(error).__name__}: {error}"
+            self.body = json.dumps({"error": said, "category": "user"}).encode()
+        self.done.set()
+
 
 class TinkerServer:
     """`with TinkerServer(Engine(folder)) as server:` serves at `server.url`."""
 
     def __init__(self, engine: Engine, *, port: int = 0) -> None:
         self.engine = engine
+        self._folder = tempfile.TemporaryDirectory(prefix="tinker-")
+        self._sampler: Sampler | None = None
         self._numbers = count(1)
         self._promises: dict[str, Promise] = {}
         self._samplers: dict[str, str] = {}
@@ -74,6 +99,9 @@ class TinkerServer:
     def __exit__(self, *_: object) -> None:
         self._http.shutdown()
         self._http.server_close()
+        if self._sampler is not None:
+            self._sampler.close()
+        self._folder.cleanup()
 
     def serve_forever(self) -> None:
         self._http.serve_forever()
@@ -101,7 +129,7 @@ class TinkerServer:
             return _json(
                 {
                     "type": "create_sampling_session",
-                    "sampling_session_id": self._sampler(given.get("model_path") or ""),
+                    "sampling_session_id": self._sampling_session(given.get("model_path") or ""),
                 }
             )
         if name == "get_info":
@@ -113,37 +141,26 @@ class TinkerServer:
             "save_weights": self._save,
             "save_weights_for_sampler": self._publish,
             "optim_step": self._optim_step,
-            "asample": self._sample,
         }
+        if name == "asample":
+            return self._sample(given)
         if name.startswith("sessions/"):
             return 204, "application/json", b""
         if name not in verbs:
             return 404, "application/json", json.dumps({"error": f"no verb {name!r}"}).encode()
-        extra = {}
-        if name == "asample":
-            n = int(given.get("num_samples") or 1)
-            extra["sample_sequence_ids"] = [f"sequence-{next(self._numbers)}" for _ in range(n)]
-        return self._promise(lambda: verbs[name](given), **extra)
+        return self._promise(lambda: verbs[name](given))
 
-    def _promise(
-        self, compute: Callable[[], dict[str, Any] | bytes], **extra: Any
-    ) -> tuple[int, str, bytes]:
+    def _promise(self, compute: Callable[[], dict[str, Any] | bytes]) -> tuple[int, str, bytes]:
         """Computes at once; the answer is fetched by its id."""
-        name = f"request-{next(self._numbers)}"
-        promise = Promise(threading.Event())
+        name, promise = self._promised()
         with self._lock:
-            self._promises[name] = promise
-            try:
-                result = compute()
-                if isinstance(result, bytes):
-                    promise.body, promise.content_type = result, wire.PROTOBUF
-                else:
-                    promise.body = json.dumps(result).encode()
-            except (TrainingError, KeyError, ValueError, RuntimeError) as error:
-                said = f"{type(error).__name__}: {error}"
-                promise.body = json.dumps({"error": said, "category": "user"}).encode()
-        promise.done.set()
-        return _json({"request_id": name, **extra})
+            promise.settle(compute)
+        return _json({"request_id": name})
+
+    def _promised(self) -> tuple[str, Promise]:
+        name = f"request-{next(self._numbers)}"
+        promise = self._promises[name] = Promise(threading.Event())
+        return name, promise
 
     def _retrieve(self, given: dict[str, Any]) -> tuple[int, str, bytes]:
         promise = self._promises.get(given["request_id"])
@@ -208,37 +225,107 @@ class TinkerServer:
     def _publish(self, given: dict[str, Any]) -> dict[str, Any]:
         name = given.get("path") or f"sampler-{next(self._numbers)}"
         path = f"tinker://{given['model_id']}/sampler_weights/{name}"
-        self.engine.save(self._training(given), path)
+        training = self._training(given)
+        self.engine.save(training, path)
+        self._serve(path, training)
         answer: dict[str, Any] = {"type": "save_weights_for_sampler", "path": path}
         if not given.get("path"):
-            answer = {**answer, "path": None, "sampling_session_id": self._sampler(path)}
+            answer = {**answer, "path": None, "sampling_session_id": self._sampling_session(path)}
         return answer
 
-    def _sampler(self, path: str) -> str:
+    def _sampling_session(self, path: str) -> str:
         name = f"sampling-{next(self._numbers)}"
         self._samplers[name] = path
         return name
 
-    def _sample(self, given: dict[str, Any]) -> bytes:
-        path = self._samplers.get(given.get("sampling_session_id") or "", "")
-        path = path or given.get("model_path") or ""
-        if path:
-            name = self.engine.load(path, has_optimizer=False)
+    def _sample(self, given: dict[str, Any]) -> tuple[int, str, bytes]:
+        """Answers at once; the promise is kept when the last sample is there."""
+        n = int(given.get("num_samples") or 1)
+        name, promise = self._promised()
+        ids = [f"sequence-{next(self._numbers)}" for _ in range(n)]
+        try:
+            prompt, futures = self._sampling(given, n)
+        except (TrainingError, KeyError, ValueError, RuntimeError) as caught:
+            error = caught  # the name of an except clause ends with it
+
+            def refuse() -> bytes:
+                raise error
+
+            promise.settle(refuse)
         else:
-            name = self.engine.create(rank=1, seed=0)  # B is zero: the base itself
-        model = self.engine.trainings.pop(name).model
+            left = count(n - 1, -1)
+
+            def on_done(_: Future[SampleResult]) -> None:
+                if next(left) == 0:
+                    # In a thread of its own: the sampler's must not wait for the lock.
+                    answer = partial(promise.settle, partial(self._sampled, given, prompt, futures))
+                    threading.Thread(target=answer, daemon=True).start()
+
+            for future in futures:
+                future.add_done_callback(on_done)
+        return _json({"request_id": name, "sample_sequence_ids": ids})
+
+    def _sampling(
+        self, given: dict[str, Any], n: int
+    ) -> tuple[list[int], list[Future[SampleResult]]]:
+        path = self._path_of(given)
         prompt = wire.tokens_of_prompt(given["prompt"])
         params = given.get("sampling_params") or {}
-        samples = self.engine.sample(
-            model,
-            prompt,
-            n=int(given.get("num_samples") or 1),
-            most=int(params.get("max_tokens") or 16),
-            seed=int(params.get("seed") or 0),
-            temperature=float(params.get("temperature", 1.0)),
+        seed = params.get("seed")
+        texts, _ = wire.stops_of(params)
+        with self._lock:
+            sampler = self._ready_sampler()
+            if path and path not in {adapter.name for adapter in sampler.adapters()}:
+                self._serve(path, self.engine.trainings.pop(self._loaded(path)))
+        return prompt, sampler.submit(
+            *(
+                SampleRequest(
+                    model=path or sampler.name,
+                    prompt_ids=tuple(prompt),
+                    max_tokens=int(params.get("max_tokens") or 16),
+                    temperature=float(params.get("temperature", 1.0)),
+                    seed=choice_seed(None if seed is None else int(seed), index),
+                    stop=texts,
+                    deadline_s=SAMPLE_LIMIT_S,
+                )
+                for index in range(n)
+            )
         )
-        scores = self.engine.score(model, prompt) if given.get("prompt_logprobs") else None
+
+    def _sampled(
+        self, given: dict[str, Any], prompt: list[int], futures: Sequence[Future[SampleResult]]
+    ) -> bytes:
+        _, tokens = wire.stops_of(given.get("sampling_params") or {})
+        samples = [wire.cut_at(future.result(), tokens) for future in futures]
+        scores = None
+        if given.get("prompt_logprobs"):
+            with self._lock:
+                scores = self._scores(self._path_of(given), prompt)
         return wire.write_samples(samples, scores)
+
+    def _path_of(self, given: dict[str, Any]) -> str:
+        path = self._samplers.get(given.get("sampling_session_id") or "", "")
+        return path or str(given.get("model_path") or "")
+
+    def _scores(self, path: str, prompt: list[int]) -> list[float]:
+        # The base as it is: a fresh adapter's B is zero.
+        name = self._loaded(path) if path else self.engine.create(rank=1, seed=0)
+        return self.engine.score(self.engine.trainings.pop(name).model, prompt)
+
+    def _loaded(self, path: str) -> str:
+        return self.engine.load(path, has_optimizer=False)
+
+    def _ready_sampler(self) -> Sampler:
+        """Needs the lock."""
+        if self._sampler is None:
+            self._sampler = Sampler(self.engine.folder, name=self.engine.folder.name)
+        return self._sampler
+
+    def _serve(self, path: str, training: Training) -> None:
+        """Lets the sampler have these weights under their path. Needs the lock."""
+        folder = Path(self._folder.name) / f"adapter-{next(self._numbers)}"
+        write_folder(folder, self.engine.adapter_files(training))
+        self._ready_sampler().add_adapter(name=path, path=folder)
 
     def _info(self, given: dict[str, Any]) -> tuple[int, str, bytes]:
         training = self.engine.trainings[given["model_id"]]

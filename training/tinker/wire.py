@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from tinker.proto import tinker_public_pb2 as pb
 
+from training.engine.scheduler import SampleResult
 from training.errors import ConfigurationError
 from training.tinker.engine import Datum, Passed, Sampled
 
@@ -63,6 +64,32 @@ def write_samples(samples: Sequence[Sampled], prompt: Sequence[float] | None) ->
     if prompt is not None:
         message.prompt_logprobs = np.asarray(prompt, np.float32).tobytes()
     return bytes(message.SerializeToString())
+
+
+def stops_of(params: Mapping[str, Any]) -> tuple[tuple[str, ...], frozenset[int]]:
+    """Strings and token ids that end a sample, beside the end-of-turn token.
+
+    Raises ConfigurationError for an empty list, which asks to go on behind that token.
+    """
+    stop = params.get("stop")
+    if stop is None:
+        return (), frozenset()
+    each = [stop] if isinstance(stop, str) else list(stop)
+    if not each:
+        raise ConfigurationError("stop: an empty list (no end at all) is not served; leave it out")
+    texts = tuple(one for one in each if isinstance(one, str))
+    return texts, frozenset(int(one) for one in each if not isinstance(one, str))
+
+
+def cut_at(result: SampleResult, stops: frozenset[int]) -> Sampled:
+    """A sample to its first stop token: the beginning of a sample is a sample."""
+    n = len(result.token_ids)
+    length = next((i + 1 for i, token in enumerate(result.token_ids) if token in stops), n)
+    return Sampled(
+        tuple(result.token_ids[:length]),
+        tuple(result.sampling_logprobs[:length]),
+        length < n or result.finish_reason == "stop" or result.token_ids[-1] in stops,
+    )
 
 
 def tokens_of_prompt(prompt: Mapping[str, Any]) -> list[int]:
