@@ -39,6 +39,13 @@ def log_request(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpReq
     return call if iscoroutinefunction(get_response) else call_sync
 
 
+def path_to_keep(request: HttpRequest) -> str:
+    """The path for logs: a secret in it (an invitation's link) is left out."""
+    match = request.resolver_match
+    secret = match.kwargs.get("secret") if match is not None else None
+    return request.path.replace(secret, "…") if secret else request.path
+
+
 def _finish(
     request: HttpRequest, response: HttpResponseBase, *, request_id: str, started_s: float
 ) -> None:
@@ -48,7 +55,7 @@ def _finish(
     log.info(
         "request",
         method=request.method,
-        path=request.path,
+        path=path_to_keep(request),
         status=response.status_code,
         duration_ms=round((time.monotonic() - started_s) * 1000, 1),
     )

@@ -163,7 +163,7 @@ def revoke_token(*, actor: User, token_id: int) -> bool:
     ended = ApiToken.objects.filter(pk=token_id, revoked_at=None).update(revoked_at=now)
     if token is not None and ended:
         audit.changed(
-            "api token",
+            "API token",
             token.pk,
             token.name,
             before={"revoked_at": None},

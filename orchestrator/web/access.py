@@ -15,8 +15,13 @@ from optimizer.models import Search
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.climbs.models import Climb
 from orchestrator.environments.models import Environment, EnvironmentCheck, Task
-from orchestrator.projects.access import Actor, project_for_edit, project_for_view
-from orchestrator.projects.models import Project
+from orchestrator.projects.access import (
+    Actor,
+    project_for_admin,
+    project_for_edit,
+    project_for_view,
+)
+from orchestrator.projects.models import Invitation, Membership, Project
 from orchestrator.runs.models import Rollout, Run
 from rubrics.models import Rubric
 from training.models import TrainingJob
@@ -107,6 +112,26 @@ def rubric_for_view(actor: Actor, project_id: int, rubric_id: int) -> Rubric:
 def training_job_for_view(actor: Actor, project_id: int, job_id: int) -> TrainingJob:
     return _in_project(
         TrainingJob.objects.select_related("stream"), project_for_view(actor, project_id), job_id
+    )
+
+
+def membership_for_view(actor: Actor, project_id: int, user_id: int) -> Membership:
+    project = project_for_view(actor, project_id)
+    return _membership(project, user_id)
+
+
+def membership_for_admin(actor: Actor, project_id: int, user_id: int) -> Membership:
+    return _membership(project_for_admin(actor, project_id), user_id)
+
+
+def invitation_for_admin(actor: Actor, project_id: int, invitation_id: int) -> Invitation:
+    project = project_for_admin(actor, project_id)
+    return _in_project(Invitation.objects.all(), project, invitation_id)
+
+
+def _membership(project: Project, user_id: int) -> Membership:
+    return get_object_or_404(
+        Membership.objects.select_related("user"), project=project, user_id=user_id
     )
 
 

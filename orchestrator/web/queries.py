@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db.models import Avg, Count, IntegerField, Model, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
+from django.utils import timezone
 
 from optimizer.models import Blob, Comparison, HarnessVersion, Search, SearchState
 from orchestrator.climbs.models import ENDED_CLIMB_STATES, Climb, ClimbRun, ClimbState, Rung
@@ -19,7 +20,7 @@ from orchestrator.environments.models import Environment, EnvironmentVersion, Sp
 from orchestrator.events.models import Event, Stream
 from orchestrator.grading.hacking import PAUSE
 from orchestrator.grading.models import HackingAlarm
-from orchestrator.projects.models import ApiToken, Membership, Project, User
+from orchestrator.projects.models import ApiToken, Invitation, Membership, Project, User
 from orchestrator.review.queries import n_to_review
 from orchestrator.runs.models import Rollout, Run, RunState
 from orchestrator.runs.queries import RunRow, list_runs
@@ -354,6 +355,17 @@ def members_of(project_id: int) -> list[Membership]:
         Membership.objects.filter(project_id=project_id)
         .select_related("user")
         .order_by("user__username")
+    )
+
+
+def invitations_of(project_id: int) -> list[Invitation]:
+    """Links that can still be used, newest first."""
+    return list(
+        Invitation.objects.filter(
+            project_id=project_id, accepted_at=None, revoked_at=None, expires_at__gt=timezone.now()
+        )
+        .select_related("created_by")
+        .order_by("-pk")
     )
 
 

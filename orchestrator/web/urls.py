@@ -3,6 +3,7 @@ from __future__ import annotations
 from django.urls import include, path, re_path
 
 from orchestrator.web.views import (
+    audit,
     checks,
     climb_report,
     climb_start,
@@ -11,6 +12,8 @@ from orchestrator.web.views import (
     curriculum,
     egress,
     environments,
+    event_search,
+    imports,
     ledger,
     models,
     overview,
@@ -142,6 +145,8 @@ urlpatterns = [
         rollout_exports.rollout_training_trace,
         name="rollout_training_trace",
     ),
+    path("p/<int:project_id>/search/", event_search.event_search, name="event_search"),
+    path("p/<int:project_id>/imports/", imports.imports, name="imports"),
     path("p/<int:project_id>/compare/", compare.compare_runs, name="compare"),
     path(
         "p/<int:project_id>/compare/rollouts/<int:left_id>/<int:right_id>/",
@@ -189,6 +194,9 @@ urlpatterns = [
         name="certificate",
     ),
     path("p/<int:project_id>/settings/", settings.project_settings, name="settings"),
+    path("p/<int:project_id>/settings/members/", include("orchestrator.web.team_urls")),
+    path("p/<int:project_id>/settings/audit/", audit.audit_log, name="audit"),
+    path("p/<int:project_id>/settings/audit.jsonl", audit.audit_file, name="audit_file"),
     path("p/<int:project_id>/settings/models/", models.model_list, name="models"),
     path("p/<int:project_id>/settings/models/limits/", models.judge_limits, name="judge_limits"),
     path("p/<int:project_id>/settings/models/bundled/", models.model_bundled, name="model_bundled"),

@@ -27,7 +27,7 @@ def test_a_token_made_and_revoked_leaves_two_entries_without_its_digest(
         "web:settings",
     )
     (change,) = made.changes
-    assert change["kind"] == "api token"
+    assert change["kind"] == "API token"
     assert change["what"] == "created"
     assert change["fields"]["name"] == [None, "ci"]
     assert change["fields"]["digest"] == [None, HIDDEN]

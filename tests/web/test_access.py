@@ -75,6 +75,8 @@ def world(people: People) -> World:
             "rollout_cards": [rollout.pk],
             "rollout_ledger": [rollout.pk],
             "rollout_jsonl": [rollout.pk],
+            "event_search": [],
+            "imports": [],
             "rollout_atif": [rollout.pk],
             "rollout_training_trace": [rollout.pk],
             "rollout_outline": [rollout.pk],
@@ -89,6 +91,7 @@ def world(people: People) -> World:
             "climb": [climb.pk],
             "certificate": [climb.pk, 1],
             "settings": [],
+            "members": [],
             "models": [],
             "environment_network": [environment.slug],
         },
@@ -110,6 +113,8 @@ PAGES = [
     "rollout_cards",
     "rollout_ledger",
     "rollout_jsonl",
+    "event_search",
+    "imports",
     "rollout_atif",
     "rollout_training_trace",
     "rollout_outline",
@@ -124,6 +129,7 @@ PAGES = [
     "climb",
     "certificate",
     "settings",
+    "members",
     "models",
     "environment_network",
 ]
@@ -143,9 +149,10 @@ ELSEWHERE = {
     *("climb_start", "climb_overrule"),
     "rollout_media",
     "ledger_look",
+    *("audit", "audit_file", "member_role", "member_remove", "invitation_revoke"),
 }
 """Tested in `test_calibration_pages`, `test_redteam_page`, `test_alarms_page`, `test_judge_limits`,
-`test_climb_start`, `test_trace_pages`, `test_ledger_pages`.
+`test_climb_start`, `test_trace_pages`, `test_ledger_pages`, `tests/projects/test_team`.
 """
 
 

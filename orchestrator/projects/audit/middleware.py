@@ -12,6 +12,7 @@ from django.urls import ResolverMatch
 from django.utils.decorators import sync_and_async_middleware
 from structlog.contextvars import get_contextvars
 
+from orchestrator.middleware import path_to_keep
 from orchestrator.projects.audit.record import Record, acting
 from orchestrator.projects.models import AuditEntry, User
 
@@ -77,7 +78,7 @@ def _keep(request: HttpRequest, user: User, action: str, record: Record, status:
         token_prefix="" if token is None else token.prefix,
         action=action[:100],
         method=request.method or "",
-        path=request.path[:400],
+        path=path_to_keep(request)[:400],
         status=status,
         changes=changes,
         request_id=str(get_contextvars().get("request_id", ""))[:32],

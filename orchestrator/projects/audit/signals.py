@@ -46,7 +46,7 @@ _UNNAMED = frozenset(
         "projects.AuditEntry",
         "runs.Rollout",
         "runs.TokenRow",
-        "runs.Verdict",
+        "runs.VerdictRecord",
     )
 )
 _BEFORE = "_audit_before"
