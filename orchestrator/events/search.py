@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import connection, transaction
@@ -19,32 +19,42 @@ MOST_HITS = 5_000
 class Hit:
     stream_id: int
     seq: int
+    event_id: int = field(default=0, compare=False)
+    """Keyset of the next page."""
 
 
 def search_events(
-    project_id: int, query: str, *, stream_id: int | None = None, limit: int = MOST_HITS
+    project_id: int,
+    query: str,
+    *,
+    stream_id: int | None = None,
+    limit: int = MOST_HITS,
+    before_id: int | None = None,
 ) -> list[Hit]:
     """Events of the project, or of one of its streams, that hold all words of the query.
 
-    In the order of the log inside one stream, else the newest first; at most `limit`. A query
-    without a word finds nothing. `"two words"` is a phrase, `be*` a beginning.
+    In the order of the log inside one stream, else the newest first; at most `limit`, older than
+    the event `before_id` if given. A query without a word finds nothing. `"two words"` is a phrase,
+    `be*` a beginning.
     """
     sql, params = _ids(project_id, query, stream_id)
     if not sql:
         return []
     order = "ASC" if stream_id is not None else "DESC"
     key = "rowid" if connection.vendor == "sqlite" else "event_id"
+    if before_id is not None:
+        sql, params = f"{sql} AND {key} < %s", [*params, before_id]
     where, extra = "s.project_id = %s", [project_id]
     if stream_id is not None:
         where, extra = f"{where} AND e.stream_id = %s", [project_id, stream_id]
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT e.stream_id, e.seq FROM ({sql} ORDER BY {key} {order} LIMIT %s) t"
+            f"SELECT e.stream_id, e.seq, e.id FROM ({sql} ORDER BY {key} {order} LIMIT %s) t"
             f" JOIN events_event e ON e.id = t.{key} JOIN events_stream s ON s.id = e.stream_id"
             f" WHERE {where} ORDER BY e.id {order}",
             [*params, limit, *extra],
         )
-        return [Hit(stream, seq) for stream, seq in cursor.fetchall()]
+        return [Hit(*row) for row in cursor.fetchall()]
 
 
 def streams_with(project_id: int, query: str) -> RawSQL | None:

@@ -76,7 +76,7 @@ def _of_step(step: Any, place: str, where: str) -> Iterator[Event]:
     yield {"id": place, "kind": kind, **_moved(step, message="content", timestamp="started_at")} | (
         {"data": rest} if rest else {}
     )
-    by_call = {}
+    by_call: dict[str, str] = {}
     for index, call in enumerate(calls):
         own = f"{place}/call-{index + 1}"
         by_call.setdefault(str(call.get("tool_call_id")), own)

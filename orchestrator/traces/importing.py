@@ -29,6 +29,9 @@ FILE_BYTES = 128 * 2**20
 """Of one file."""
 
 
+_MOST_OF_A_NAME = 100
+
+
 class FileRefused(ValueError):
     """Nothing of the file was taken; the text says why."""
 
@@ -52,7 +55,7 @@ def import_file(*, project: Project, name: str, content: bytes) -> Imported:
         )
     label = PurePath(name).name[:200] or "imported trace"
     try:
-        items, traces = _read(content.removeprefix(b"\xef\xbb\xbf"), label)
+        items, traces = _read(project, content.removeprefix(b"\xef\xbb\xbf"), label)
     except foreign.NotReadable as error:
         raise FileRefused(f"{label}: {error}") from error
     if not items:
@@ -69,7 +72,7 @@ def import_file(*, project: Project, name: str, content: bytes) -> Imported:
 
 
 def _read(
-    content: bytes, label: str
+    project: Project, content: bytes, label: str
 ) -> tuple[list[Item | Refused], dict[str, list[dict[str, Any]]]]:
     """Items, and the training traces in them by rollout."""
     values = _documents(content)
@@ -81,9 +84,10 @@ def _read(
     for number, value in enumerate(values, start=1):
         if foreign.is_atif(value):
             named = foreign.atif_name(value) or (label if number == 1 else f"{label} {number}")
-            events += foreign.from_atif(value, rollout=named)
+            read = foreign.from_atif(value, rollout=named)
+            events += _under_own_name(project, read, named)
         elif foreign.is_training_trace(value):
-            named = _named(value) or label
+            named = f"{_named(value) or label} tokens"
             known = traces.setdefault(named, [])
             prefix = f"{foreign.HEAD}-{len(known) + 1}"
             first = sum(1 + len(trace["turns"]) for trace in known)
@@ -94,6 +98,21 @@ def _read(
         else:
             events.append(foreign.from_own_line(value) if foreign.is_own_line(value) else value)
     return [checked(index, event) for index, event in enumerate(events)], traces
+
+
+def _under_own_name(project: Project, events: list[Any], name: str) -> list[Any]:
+    """The events under a name that no other trajectory has: parts of a session may share its id."""
+    head = {key: value for key, value in events[0].items() if key != "rollout"}
+    for number in range(1, _MOST_OF_A_NAME):
+        tried = name if number == 1 else f"{name} {number}"
+        owner = outside_rollout(project.pk, tried)
+        stored = owner.events.order_by("position", "seq").first() if owner is not None else None
+        if stored is None:
+            break
+        known = parse(stored.body)
+        if {key: value for key, value in known.items() if key != "rollout"} == head:
+            break
+    return [{**event, "rollout": tried} for event in events]
 
 
 def _documents(content: bytes) -> list[Any] | None:

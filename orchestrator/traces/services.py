@@ -30,6 +30,7 @@ from orchestrator.runs.models import Purpose, Rollout, RolloutState, Run, RunSta
 from orchestrator.traces.exact import Number, dump, leaves, parse
 from orchestrator.traces.models import OutsideEvent, OutsideRollout, RefusedItem
 from orchestrator.traces.reading import PREVIEW_CHARS, Item, Refused, flags_of, instant
+from orchestrator.traces.refusals import run_key
 from rubrics.models import Rubric
 from rubrics.versions import create_rubric_version
 
@@ -241,7 +242,7 @@ def _task(version: EnvironmentVersion, label: str, key: str) -> Task:
 
 
 def _run(project: Project) -> Run:
-    name = f"outside-{project.pk}"
+    name = run_key(project.pk)
     if run := Run.objects.filter(key=name).first():
         return run
     environment, _ = Environment.objects.get_or_create(

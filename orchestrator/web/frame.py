@@ -62,6 +62,7 @@ def entries(project_id: int, counts: RailCounts) -> list[Entry]:
         return reverse(f"web:{name}", args=[project_id])
 
     return [
+        Entry("find", "Search", url("event_search"), is_minor=True),
         Entry("overview", "Overview", url("overview")),
         Entry("environments", "Environments", url("environments")),
         Entry("runs", "Runs", url("runs"), counts.runs),

@@ -27,7 +27,9 @@ function handle(key, dialog) {
       const field = document.querySelector("[data-filter]");
       field?.focus();
       field?.select?.();
-      return Boolean(field);
+      const search = field ? null : document.querySelector('a[data-key="/"]');
+      search?.click();
+      return Boolean(field ?? search);
     }
     case "r":
       location.reload();

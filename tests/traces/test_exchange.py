@@ -73,6 +73,14 @@ def test_atif_is_shown_searched_and_given_back(people: People) -> None:
     assert again.rollouts == [brought.pk]
 
 
+def test_trajectories_of_one_session_stay_apart(people: People) -> None:
+    other = {**ATIF, "notes": "the second part"}
+    first, second = (bring(people.project, json.dumps(one)) for one in (ATIF, other))
+    assert first.pk != second.pk
+    assert bring(people.project, json.dumps(other)).pk == second.pk
+    assert json.loads(download(people, second.pk, "rollout_atif")) == other
+
+
 def test_our_own_rollout_leaves_as_atif_and_comes_back(rollout: Rollout, people: People) -> None:
     document = download(people, rollout.pk, "rollout_atif")
     read = json.loads(document)

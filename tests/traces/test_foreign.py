@@ -67,7 +67,7 @@ def test_atif_comes_back_value_for_value(document: dict[str, Any]) -> None:
 
 @given(traces=st.lists(TRACE, min_size=1, max_size=3))
 def test_training_traces_come_back_value_for_value(traces: list[dict[str, Any]]) -> None:
-    events = []
+    events: list[dict[str, Any]] = []
     for number, trace in enumerate(traces):
         read = parse(dump(trace))
         events += foreign.from_training_trace(
