@@ -164,6 +164,16 @@ class Rollout(models.Model):
                 name="error_has_a_reason",
             ),
         ]
+        indexes = [
+            # What runs and lists are summed over, without a look at the rows.
+            models.Index(
+                fields=["run", "state", "score", "cost_usd", "tokens_in", "tokens_out"],
+                condition=models.Q(is_replaced=False),
+                name="rollout_amounts",
+            ),
+            models.Index(fields=["score", "id"], name="rollout_by_score"),
+            models.Index(fields=["started_at", "id"], name="rollout_by_start"),
+        ]
 
     def __str__(self) -> str:
         return f"rollout {self.pk}"
@@ -186,6 +196,9 @@ class VerdictRecord(models.Model):
         ordering = ["id"]
         constraints = [
             models.UniqueConstraint(fields=["rollout", "criterion"], name="one_verdict_each")
+        ]
+        indexes = [
+            models.Index(fields=["criterion", "value", "rollout"], name="verdict_by_value"),
         ]
 
     def __str__(self) -> str:
@@ -213,3 +226,37 @@ class TokenRow(models.Model):
 
     def __str__(self) -> str:
         return f"row {self.index} of {self.rollout_id}"
+
+
+class ListKind(models.TextChoices):
+    ROLLOUTS = "rollouts", "rollouts"
+    RUNS = "runs", "runs"
+
+
+class SavedView(models.Model):
+    """A filter, an order and columns of a list under a name: one person's, or the project's."""
+
+    project = models.ForeignKey(
+        "projects.Project", on_delete=models.CASCADE, related_name="saved_views"
+    )
+    owner = models.ForeignKey("projects.User", on_delete=models.CASCADE, related_name="saved_views")
+    of = models.CharField(max_length=10, choices=ListKind.choices)
+    name = models.CharField(max_length=80)
+    query = models.TextField(blank=True)
+    sort = models.CharField(max_length=40, blank=True)
+    columns = models.JSONField(default=list)
+    """Names of columns in order; empty for the usual ones."""
+    is_shared = models.BooleanField(default=False)
+    """Everybody in the project sees it; it stays its owner's."""
+    changed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["name", "id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project", "owner", "of", "name"], name="one_view_of_a_name"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
