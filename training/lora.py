@@ -28,6 +28,7 @@ from training.attention import PrefixLayout, prefix_attention
 from training.errors import CheckpointError, ConfigurationError
 from training.llama import MLP, Attention, rotate
 from training.manifest import ALL_LINEAR
+from training.shards import copy_into, whole
 from training.tree import TreeLayout, tree_attention
 
 CONFIG_FILE = "adapter_config.json"
@@ -255,7 +256,7 @@ def adapter_files(model: nn.Module, spec: LoraSpec, *, base_model: str) -> dict[
         "modules_to_save": None,
         "target_modules": list(spec.targets),
     }
-    tensors = {name: p.detach().cpu().contiguous() for name, p in lora_parameters(model)}
+    tensors = {name: whole(p.detach()).cpu().contiguous() for name, p in lora_parameters(model)}
     return {
         WEIGHTS_FILE: to_bytes(tensors, metadata={"format": "pt"}),
         CONFIG_FILE: (json.dumps(config, indent=2, sort_keys=True) + "\n").encode(),
@@ -281,7 +282,7 @@ def load_adapter(model: nn.Module, folder: Path) -> None:
                     f"{folder}: {name} is {tuple(tensors[name].shape)}, "
                     f"the model needs {tuple(parameter.shape)}"
                 )
-            parameter.copy_(tensors[name])
+            copy_into(parameter, tensors[name])
 
 
 def spec_of_folder(folder: Path, *, seed: int = 0) -> LoraSpec:

@@ -81,6 +81,8 @@ class ExecutionPart:
     """`local`: one process. `torchrun`: `processes` of them on this host, each with a share.
     `tinker`: the server that `tinker` names computes, and keeps the weights."""
     processes: int = 1
+    shard: str = "ddp"
+    """How processes hold the weights: `ddp`, all of them on each; `fsdp2`, the blocks in shards."""
     device: str = "cpu"
     threads: int = 2
     is_checkpointed: bool = False
@@ -223,6 +225,14 @@ class Manifest:
             raise ConfigurationError(
                 f"manifest.execution.processes: {self.execution.processes} need the backend "
                 "torchrun"
+            )
+        if self.execution.shard not in ("ddp", "fsdp2"):
+            raise ConfigurationError(
+                f"manifest.execution.shard: {self.execution.shard!r} is not one of ddp, fsdp2"
+            )
+        if self.execution.backend == "local" and self.execution.shard != "ddp":
+            raise ConfigurationError(
+                f"manifest.execution.shard: {self.execution.shard} needs the backend torchrun"
             )
         if self.model.dtype not in ("float32", "bfloat16"):
             raise ConfigurationError(

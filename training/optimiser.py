@@ -4,6 +4,9 @@ An update of Adam's size is lost in bf16: it is below the distance of neighbouri
 weights. So weights that are not at least fp32 have a master, which is what the optimiser moves and
 what a checkpoint stores; the weight itself is the master rounded. Weights in fp32 (adapters always)
 are their own masters and cost nothing.
+
+Where weights lie in shards over ranks, each rank moves its own and keeps the moments of those;
+`tensors` gathers, so a checkpoint does not tell how many ranks wrote it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from training.shards import local, part_like, whole_like
+
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
@@ -21,12 +26,7 @@ class Optimiser:
 
     def __init__(self, named: Mapping[str, nn.Parameter]) -> None:
         self._named = dict(named)
-        self._masters = {
-            name: parameter
-            if parameter.dtype in (torch.float32, torch.float64)
-            else nn.Parameter(parameter.detach().float())
-            for name, parameter in named.items()
-        }
+        self._masters = {name: _master(parameter) for name, parameter in named.items()}
         is_cuda = any(parameter.is_cuda for parameter in named.values())
         # On a CPU the fused kernel and the plain loop are both exact; the kernel makes one pass
         # over memory instead of a dozen.
@@ -53,14 +53,16 @@ class Optimiser:
         for name, parameter in self._named.items():
             master = self._masters[name]
             if master is not parameter:
-                master.grad = None if parameter.grad is None else parameter.grad.float()
+                grad = parameter.grad
+                master.grad = None if grad is None else local(grad).to(master.dtype)
         self._adam.step()
         with torch.no_grad():
             for name, parameter in self._named.items():
                 master = self._masters[name]
                 if master is not parameter:
-                    parameter.copy_(master)
                     master.grad = None
+                if _is_rounded(parameter):
+                    local(parameter).copy_(master)
 
     def zero_grad(self) -> None:
         """Forget the gradients."""
@@ -68,25 +70,34 @@ class Optimiser:
             parameter.grad = None
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything a checkpoint needs beside the weights, on the CPU."""
+        """Everything a checkpoint needs beside the weights, whole and on the CPU.
+
+        All ranks must call it where weights lie in shards.
+        """
         found: dict[str, Tensor] = {}
         for name, master in self._masters.items():
-            for key, value in self._adam.state.get(master, {}).items():
-                found[f"{name}/{key}"] = value.detach().cpu().contiguous()
-            if master is not self._named[name]:
-                found[f"{name}/master"] = master.detach().cpu().contiguous()
+            kept = dict(self._adam.state.get(master, {}))
+            if _is_rounded(self._named[name]):
+                kept["master"] = master
+            for key, value in kept.items():
+                gathered = whole_like(self._named[name], value.detach())
+                found[f"{name}/{key}"] = gathered.cpu().contiguous()
         return found
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Continue from `tensors`; call it after the weights have been loaded."""
         self._adam.state.clear()
         for name, master in self._masters.items():
-            if master is not self._named[name]:
-                stored = tensors.get(f"{name}/master", self._named[name].detach().float())
+            parameter = self._named[name]
+            if _is_rounded(parameter):
+                stored = tensors.get(f"{name}/master")
                 with torch.no_grad():
-                    master.copy_(stored)
+                    if stored is None:
+                        master.copy_(local(parameter))
+                    else:
+                        master.copy_(part_like(parameter, stored))
             found = {
-                key: self._placed(key, tensors[f"{name}/{key}"], master)
+                key: self._placed(key, part_like(parameter, tensors[f"{name}/{key}"]), master)
                 for key in _MOMENTS
                 if f"{name}/{key}" in tensors
             }
@@ -97,3 +108,15 @@ class Optimiser:
         if key == "step":
             return value.to(self._step_device or master.device)
         return value.to(master.device)
+
+
+def _is_rounded(parameter: nn.Parameter) -> bool:
+    return parameter.dtype not in (torch.float32, torch.float64)
+
+
+def _master(parameter: nn.Parameter) -> nn.Parameter:
+    """Itself, or in fp32, or a second name for the shard that lies here."""
+    here = local(parameter)
+    if _is_rounded(parameter):
+        return nn.Parameter(here.detach().float())
+    return parameter if here is parameter else nn.Parameter(here.detach())

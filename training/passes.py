@@ -41,6 +41,8 @@ what their rows begin with.
 """
 MIN_ROOT_TOKENS = 32
 """A shorter common beginning is not worth a pass of its own."""
+_NOTHING = Pack((0,), (), ())
+"""One token, for a pass that is there for the other ranks' sake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +117,21 @@ def forward_backward(
 
 
 def logprobs(
-    model: Llama, rows: Sequence[Row], *, temperature: float, options: PassOptions
+    model: Llama,
+    rows: Sequence[Row],
+    *,
+    temperature: float,
+    options: PassOptions,
+    agree: Callable[[int], int] = lambda packs: packs,
 ) -> list[list[float]]:
-    """Log-probs of every target of each row, without gradient."""
+    """Log-probs of every target of each row, without gradient; `agree` as in `forward_backward`."""
     packs = pack_rows(
         [row.ids for row in rows],
         [len(row.ids) - 1 for row in rows],
         budget_tokens=max(options.budget_tokens, SCORING_TOKENS),
     )
     result: list[list[float]] = [[] for _ in rows]
+    missing = agree(len(packs)) - len(packs)
     with torch.no_grad():
         for pack in packs:
             hidden_NH = _hidden(model, pack, options)
@@ -138,6 +146,8 @@ def logprobs(
                     chunk=options.head_chunk,
                 )
                 result[index] = lp_T.tolist()
+        for _ in range(missing):
+            _hidden(model, _NOTHING, options)
     return result
 
 
@@ -222,7 +232,7 @@ class _Pass:
 
     def empty_backward(self) -> None:
         """A pass over one token that adds nothing."""
-        hidden_NH = _hidden(self.model, Pack((0,), (), ()), self.options)
+        hidden_NH = _hidden(self.model, _NOTHING, self.options)
         hidden_NH.backward(torch.zeros_like(hidden_NH))  # type: ignore[no-untyped-call]
 
     def finish(self) -> None:

@@ -7,19 +7,21 @@ no second copy is loaded. Where every weight is trained there is no such copy, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from training.errors import ConfigurationError
 from training.llama import Llama
 from training.lora import LoraLinear
-from training.passes import PassOptions, logprobs
 from training.types import MismatchCorrection, ObjectiveSpec, Row
+
+Score = Callable[[Sequence[Row]], list[list[float]]]
+"""Log-probs of every target of each row at the policy's temperature."""
 
 
 def with_needed_scores(
-    model: Llama, rows: Sequence[Row], spec: ObjectiveSpec, options: PassOptions
+    model: Llama, rows: Sequence[Row], spec: ObjectiveSpec, score: Score
 ) -> list[Row]:
     """The rows with what `spec` asks for beside the sampler's log-probs; a forward pass for each.
 
@@ -28,24 +30,22 @@ def with_needed_scores(
     scored = list(rows)
     if spec.kl_coef != 0.0 and any(row.reference_logprobs is None for row in rows):
         with _adapters_off(model):
-            values = _score(model, rows, spec, options)
+            values = _by_token(score(rows))
         scored = [
             row if row.reference_logprobs is not None else replace(row, reference_logprobs=lps)
             for row, lps in zip(scored, values, strict=True)
         ]
     if spec.mismatch is not MismatchCorrection.NONE:
-        values = _score(model, rows, spec, options)
+        values = _by_token(score(rows))
         scored = [
             replace(row, trainer_logprobs=lps) for row, lps in zip(scored, values, strict=True)
         ]
     return scored
 
 
-def _score(
-    model: Llama, rows: Sequence[Row], spec: ObjectiveSpec, options: PassOptions
-) -> list[tuple[float, ...]]:
-    found = logprobs(model, rows, temperature=spec.policy_temperature, options=options)
-    return [(0.0, *values) for values in found]
+def _by_token(values: Sequence[Sequence[float]]) -> list[tuple[float, ...]]:
+    """One per token: the first is nobody's target."""
+    return [(0.0, *row) for row in values]
 
 
 @contextmanager

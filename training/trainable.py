@@ -18,6 +18,7 @@ from torch import nn
 from training.errors import CheckpointError
 from training.llama import Attention, Llama
 from training.lora import LoraSpec, TreeAttention, add_lora, lora_parameters
+from training.shards import copy_into, whole
 
 CONFIG_FILE = "config.json"
 MODEL_FILE = "model.safetensors"
@@ -31,7 +32,7 @@ def make_trainable(model: Llama, lora: LoraSpec | None) -> dict[str, nn.Paramete
     """
     if lora is not None:
         add_lora(model, lora)
-        return dict(lora_parameters(model))
+        return trained(model, lora)
     layer = 0
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
@@ -39,12 +40,20 @@ def make_trainable(model: Llama, lora: LoraSpec | None) -> dict[str, nn.Paramete
                 setattr(parent, name, TreeAttention(child, layer))
                 layer += 1
     model.requires_grad_(True)
-    return dict(model.named_parameters())
+    return trained(model, lora)
+
+
+def trained(model: Llama, lora: LoraSpec | None) -> dict[str, nn.Parameter]:
+    """What an optimiser may change of a model that was made trainable, as it lies now.
+
+    Sharding puts other tensors in the place of those that `make_trainable` gave.
+    """
+    return dict(model.named_parameters() if lora is None else lora_parameters(model))
 
 
 def model_files(model: Llama) -> dict[str, bytes]:
     """Weights and configuration of a fully trained model, as Hugging Face lays them out."""
-    tensors = {name: p.detach().cpu().contiguous() for name, p in model.named_parameters()}
+    tensors = {name: whole(p.detach()).cpu().contiguous() for name, p in model.named_parameters()}
     return {
         MODEL_FILE: to_bytes(tensors, metadata={"format": "pt"}),
         CONFIG_FILE: (json.dumps(model.config.to_hf(), indent=2) + "\n").encode(),
@@ -67,4 +76,4 @@ def load_weights(model: Llama, folder: Path) -> None:
         for name, parameter in parameters.items():
             if parameter.shape != tensors[name].shape:
                 raise CheckpointError(f"{folder}: {name} has another shape than the model's")
-            parameter.copy_(tensors[name])
+            copy_into(parameter, tensors[name])

@@ -70,6 +70,7 @@ def manifest_of(work: Work, **data: Any) -> Manifest:
         execution=ExecutionPart(
             backend="local" if settings.processes == 1 else "torchrun",
             processes=settings.processes,
+            shard=settings.shard,
             device=settings.device,
             threads=settings.threads,
             measures_entropy=False,

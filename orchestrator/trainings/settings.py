@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 SAMPLERS = ("sequential", "uniform", "signal")
+SHARDS = ("ddp", "fsdp2")
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,9 @@ class TrainSettings:
     processes: int = 1
     """Of the trainer on its host; above 1 they are started by torchrun, each with a share of the
     rows."""
+    shard: str = "ddp"
+    """How several processes hold the weights: `ddp`, all of them on each, or `fsdp2`, the blocks in
+    shards."""
     interpreter: str = ""
     """Python that runs the trainer; empty: the worker's own."""
 
@@ -61,6 +65,10 @@ class TrainSettings:
             raise ValueError(f"device is one of cpu, cuda, not {self.device!r}.")
         if self.processes < 1:
             raise ValueError(f"processes is 1 or more, not {self.processes}.")
+        if self.shard not in SHARDS:
+            raise ValueError(f"shard is one of {', '.join(SHARDS)}, not {self.shard!r}.")
+        if self.shard != "ddp" and self.processes == 1:
+            raise ValueError(f"shard {self.shard} needs processes of 2 or more.")
         if not -10 <= self.priority <= 10:
             raise ValueError(f"priority is from -10 to 10, not {self.priority}.")
 

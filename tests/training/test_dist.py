@@ -1,84 +1,146 @@
-"""Two processes give the gradient and the step of one."""
+"""A job over two processes: what ends one ends the attempt with its reason, and the job goes on."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.doubles import dist_gradient
-from tests.training.test_runner import Supervisor, wait_until
-from training.backends.dist import shares
-from training.backends.local import LocalSession
+from tests.training.test_runner import Supervise, supervisors, wait_until
+from training.errors import ConfigurationError
 from training.jobs import client
 from training.jobs.client import JobState
+from training.jobs.launch import root_cause
 from training.manifest import BudgetPart, ExecutionPart, LoraPart, Manifest, ModelPart
 
-ROOT = Path(__file__).resolve().parents[2]
+__all__ = ["supervisors"]  # a fixture
+
+PEER_GONE = {"reason": "RuntimeError: Connection closed by peer", "kind": "RuntimeError"}
 
 
-@given(st.lists(st.integers(1, 50), max_size=12), st.integers(1, 4))
-def test_every_row_has_one_rank(lengths: list[int], world: int) -> None:
-    found = shares(lengths, world)
-    assert sorted(index for each in found for index in each) == list(range(len(lengths)))
-    held = [sum(lengths[index] for index in each) for each in found]
-    assert max(held, default=0) - min(held, default=0) <= max(lengths, default=0)
-
-
-@pytest.mark.slow
-def test_two_processes_give_the_gradient_of_one(tiny_folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "two.pt"
-    command = [
-        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
-        *("-m", "tests.doubles.dist_gradient", "--model", str(tiny_folder), "--out", str(out)),
-    ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=300)
-    two = torch.load(out)
-    alone = LocalSession(dist_gradient.model_spec(tiny_folder))
-    dist_gradient.disturb(alone)
-    one = dist_gradient.train(alone, world=2)
-    assert relative(two["gradient"], one["gradient"]) <= 1e-6
-    assert torch.allclose(two["weights"], one["weights"], atol=1e-5)
-    # Cut into other pieces, the sums round otherwise; the statistics are those of all rows.
-    whole = LocalSession(dist_gradient.model_spec(tiny_folder))
-    dist_gradient.disturb(whole)
-    undivided = dist_gradient.train(whole)
-    assert relative(two["gradient"], undivided["gradient"]) <= 1e-5
-    assert torch.allclose(two["stats"], undivided["stats"], rtol=1e-5)
-
-
-def relative(one: torch.Tensor, other: torch.Tensor) -> float:
-    return float((one - other).norm() / other.norm())
-
-
-@pytest.mark.slow
-def test_a_job_runs_over_two_processes_and_survives_a_kill(
-    tiny_folder: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("exits", "records", "kind", "words"),
+    [
+        # Killed, and what rank 0 says of it.
+        ({0: 1, 1: -9}, {0: {**PEER_GONE, "at": 5.0}}, "killed by SIGKILL", "rank 1 of 2"),
+        # The agent ended the other one.
+        ({0: 143, 1: -11}, {}, "killed by SIGSEGV", "rank 1 of 2"),
+        ({0: -9, 1: -15}, {}, "killed by SIGKILL", "rank 0 of 2"),
+        # Both wrote; the first is the cause.
+        (
+            {0: 1, 1: 1},
+            {0: {**PEER_GONE, "at": 5.0}, 1: {"reason": "no", "kind": "RowError", "at": 4.9}},
+            "RowError",
+            "rank 1 of 2: no",
+        ),
+        (
+            {0: 1, 1: 1},
+            {1: {**PEER_GONE, "at": 5.0}, 0: {"reason": "no", "kind": "RowError", "at": 4.9}},
+            "RowError",
+            "no",
+        ),
+        # A communicator that gives up aborts its process.
+        (
+            {0: 1, 1: -6},
+            {0: {"reason": "no", "kind": "RowError", "at": 4.9}},
+            "RowError",
+            "no",
+        ),
+        ({0: -6, 1: -6}, {}, "killed by SIGABRT", "rank 0"),
+        ({1: 7}, {}, "exit 7", "rank 1 of 2 ended with code 7"),
+    ],
+)
+def test_the_rank_that_ended_an_attempt_is_named(
+    exits: dict[int, int], records: dict[int, dict[str, Any]], kind: str, words: str
 ) -> None:
-    manifest = Manifest(
-        model=ModelPart(folder=str(tiny_folder)),
+    found = root_cause(2, exits, records)
+    assert found is not None
+    assert found["kind"] == kind
+    assert words in found["reason"]
+
+
+def test_nothing_is_made_up_where_nothing_tells() -> None:
+    assert root_cause(2, {}, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("execution", "field"),
+    [
+        (ExecutionPart(backend="torchrun", processes=2, shard="fsdp"), "execution.shard"),
+        (ExecutionPart(shard="fsdp2"), "execution.shard"),
+        (ExecutionPart(processes=2), "execution.processes"),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused(execution: ExecutionPart, field: str) -> None:
+    with pytest.raises(ConfigurationError, match=field):
+        Manifest(model=ModelPart(folder="x"), execution=execution).validate()
+
+
+def job_manifest(folder: Path, shard: str) -> Manifest:
+    return Manifest(
+        model=ModelPart(folder=str(folder)),
         lora=LoraPart(rank=4),
-        execution=ExecutionPart(backend="torchrun", processes=2, threads=1),
+        execution=ExecutionPart(backend="torchrun", processes=2, shard=shard, threads=1),
         budgets=BudgetPart(steps=2),
     )
-    client.submit(tmp_path / "job", manifest)
-    supervisor = Supervisor(tmp_path / "job")
+
+
+def rank_of(launcher: int, rank: int) -> int:
+    """Process id of a rank; 0 while it is not there."""
+    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+    for pid in children:
+        if f"RANK={rank}" in Path(f"/proc/{pid}/environ").read_text().split("\0"):
+            return int(pid)
+    return 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", ["ddp", "fsdp2"])
+def test_a_killed_rank_ends_the_attempt_with_its_reason_and_the_job_goes_on(
+    tiny_folder: Path, tmp_path: Path, supervisors: Supervise, shard: str
+) -> None:
+    supervisor = supervisors(tmp_path / "job", job_manifest(tiny_folder, shard))
     first = supervisor.start()
     wait_until(lambda: client.pending_need(supervisor.folder) is not None)
-    pid = client.status(supervisor.folder).pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
-    assert first.wait(timeout=300) != 0  # torchrun ends the other rank with it
-    assert supervisor.run(supervisor.start()) == 0, supervisor.log()
+    os.kill(rank_of(first.pid, 1), signal.SIGKILL)
+    assert first.wait(timeout=300) == 1
     status = client.status(supervisor.folder)
-    assert status.state is JobState.DONE
+    assert status.state is JobState.FAILED
+    assert status.kind == "killed by SIGKILL"
+    assert "rank 1 of 2 was killed by SIGKILL" in status.reason
+    assert supervisor.run(supervisor.start()) == 0, supervisor.log()
+    assert client.status(supervisor.folder).state is JobState.DONE
     assert supervisor.asked == [1, 2]
     assert supervisor.steps_reported() == [1, 2]
+
+
+@pytest.mark.slow
+def test_what_a_rank_raises_is_the_reason(
+    tiny_folder: Path, tmp_path: Path, supervisors: Supervise
+) -> None:
+    manifest = job_manifest(tiny_folder, "ddp")
+    broken = replace(manifest, model=replace(manifest.model, folder=str(tmp_path / "nothing")))
+    supervisor = supervisors(tmp_path / "job", broken)
+    process = supervisor.start()
+    assert process.wait(timeout=300) == 1
+    status = client.status(supervisor.folder)
+    assert status.state is JobState.FAILED
+    assert "nothing" in status.reason
+
+
+@pytest.mark.slow
+def test_a_folder_that_is_taken_keeps_what_it_says(
+    tiny_folder: Path, tmp_path: Path, supervisors: Supervise
+) -> None:
+    supervisor = supervisors(tmp_path / "job", job_manifest(tiny_folder, "ddp"))
+    first = supervisor.start()
+    wait_until(lambda: client.pending_need(supervisor.folder) is not None)
+    assert supervisor.start().wait(timeout=300) == client.EXIT_BUSY
+    assert client.status(supervisor.folder).state is not JobState.FAILED
+    stopped = client.stop_runner(first)
+    assert stopped == client.EXIT_STOPPED
+    assert client.status(supervisor.folder).state is JobState.STOPPED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from training import losses, objective, passes
 from training.credit import group_advantages
 from training.errors import ConfigurationError
 from training.losses import build_streams
-from training.passes import PassOptions
+from training.passes import PassOptions, logprobs
 from training.reference import with_needed_scores
 from training.tokenizer import ChatTokenizer
 from training.types import (
@@ -282,12 +283,13 @@ def test_rows_are_scored_by_the_base_model_and_by_the_policy(tiny_folder: Path) 
     adapted, base = session(tiny_folder), session(tiny_folder, adapted=False)
     rows: list[Row] = make_step()
     spec = ObjectiveSpec(kl_coef=0.1, mismatch=MismatchCorrection.TRUNCATE)
-    scored = with_needed_scores(adapted.model, rows, spec, PassOptions())
+    score = partial(logprobs, adapted.model, temperature=1.0, options=PassOptions())
+    scored = with_needed_scores(adapted.model, rows, spec, score)
     own = adapted.forward(rows, temperature=1.0).result()
     plain = base.forward(rows, temperature=1.0).result()
     for row, mine, other in zip(scored, own, plain, strict=True):
         assert row.trainer_logprobs == pytest.approx((0.0, *mine), abs=1e-4)
         assert row.reference_logprobs == pytest.approx((0.0, *other), abs=1e-4)
     assert own != plain
-    assert with_needed_scores(adapted.model, rows, ObjectiveSpec(), PassOptions()) == rows
+    assert with_needed_scores(adapted.model, rows, ObjectiveSpec(), score) == rows
     pass_over(adapted, scored, spec)

@@ -38,7 +38,7 @@ from training.losses import Streams
 from training.optimiser import Optimiser
 from training.packing import DEFAULT_BUDGET_TOKENS
 from training.reference import with_needed_scores
-from training.trainable import MODEL_FILE, load_weights, make_trainable, model_files
+from training.trainable import MODEL_FILE, load_weights, make_trainable, model_files, trained
 from training.types import ObjectiveSpec, Row
 
 T = TypeVar("T")
@@ -75,10 +75,12 @@ class LocalSession:
     def __init__(self, spec: ModelSpec) -> None:
         self.spec = spec
         self.model: Llama = load_llama(spec.folder, dtype=spec.dtype).to(spec.device)
-        self._named = make_trainable(self.model, spec.lora)
-        self.parameters = list(self._named.values())
+        make_trainable(self.model, spec.lora)
         if spec.initial_adapter is not None:
             load_adapter(self.model, spec.initial_adapter)
+        self._spread()
+        self._named = trained(self.model, spec.lora)
+        self.parameters = list(self._named.values())
         self._optimiser = Optimiser(self._named)
         self._skipped = 0
         self._budget_tokens = spec.budget_tokens
@@ -91,12 +93,15 @@ class LocalSession:
 
     def forward(self, rows: Sequence[Row], *, temperature: float) -> Future[list[list[float]]]:
         """Log-probs of every target of each row, without gradient."""
-        result = passes.logprobs(self.model, rows, temperature=temperature, options=self._options())
-        return _done(result)
+        return done(self._logprobs(rows, temperature))
 
     def scored(self, rows: Sequence[Row], spec: ObjectiveSpec) -> Future[list[Row]]:
         """Rows with the log-probs that `spec` asks for beside the sampler's (`needs_scores`)."""
-        return _done(with_needed_scores(self.model, rows, spec, self._options()))
+
+        def score(of: Sequence[Row]) -> list[list[float]]:
+            return self._logprobs(of, spec.policy_temperature)
+
+        return done(with_needed_scores(self.model, rows, spec, score))
 
     def forward_backward(
         self,
@@ -116,9 +121,10 @@ class LocalSession:
         while True:
             try:
                 stats = self._pass(rows, streams, spec, on_pack)
-                return _done(replace(stats, halvings=halvings))
+                return done(replace(stats, halvings=halvings))
             except (RuntimeError, MemoryError) as error:
-                if not _is_out_of_memory(error) or self._budget_tokens <= MIN_BUDGET_TOKENS:
+                is_smallest = self._budget_tokens <= MIN_BUDGET_TOKENS
+                if not self._may_halve or is_smallest or not _is_out_of_memory(error):
                     raise
             # Outside the handler: the traceback holds the tensors of the failed pass.
             halvings += 1
@@ -128,6 +134,21 @@ class LocalSession:
                 parameter.grad = None if grad is None else grad.clone()
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
+
+    def _spread(self) -> None:
+        """Where the weights lie, once they are loaded: here, all of them."""
+
+    @property
+    def _may_halve(self) -> bool:
+        """Whether a pass may begin again by itself."""
+        return True
+
+    def _logprobs(self, rows: Sequence[Row], temperature: float) -> list[list[float]]:
+        return passes.logprobs(self.model, rows, temperature=temperature, options=self._options())
+
+    def _grad_norm(self) -> float:
+        grads = [p.grad for p in self.parameters if p.grad is not None]
+        return float(nn.utils.get_total_norm(grads)) if grads else 0.0
 
     def _pass(
         self,
@@ -154,7 +175,7 @@ class LocalSession:
         Raises NumericalError at the third skipped step in a row.
         """
         grads = [p.grad for p in self.parameters if p.grad is not None]
-        norm = float(nn.utils.get_total_norm(grads)) if grads else 0.0
+        norm = self._grad_norm()
         is_finite = norm == norm and norm not in (float("inf"), float("-inf"))
         if is_finite and grads:
             if adam.clip_norm > 0.0 and norm > adam.clip_norm:
@@ -171,7 +192,7 @@ class LocalSession:
         self._skipped = 0 if is_finite else self._skipped + 1
         if self._skipped >= MAX_SKIPPED_STEPS:
             raise NumericalError(f"the gradient was not finite in {self._skipped} steps in a row")
-        return _done(
+        return done(
             OptimStats(grad_norm=norm, is_skipped=not is_finite, skipped_in_a_row=self._skipped)
         )
 
@@ -196,7 +217,7 @@ class LocalSession:
     def save_state(self, folder: Path) -> Future[None]:
         """Write `state_files` to a folder, atomically."""
         write_folder(folder, self.state_files())
-        return _done(None)
+        return done(None)
 
     def load_state(self, folder: Path) -> Future[None]:
         """Continue from a checkpoint: weights, moments and the count of skipped steps."""
@@ -211,7 +232,7 @@ class LocalSession:
         self._optimiser.load(tensors)
         self._skipped = int(tensors["skipped_in_a_row"])
         self._optimiser.zero_grad()
-        return _done(None)
+        return done(None)
 
     def close(self) -> None:
         """Nothing is held beside memory."""
@@ -234,7 +255,7 @@ class LocalSession:
         version = WeightVersion(
             number=number, name=name, adapter=root / name, sha256=digest.hexdigest()
         )
-        return _done(version)
+        return done(version)
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
@@ -244,7 +265,8 @@ def _is_out_of_memory(error: BaseException) -> bool:
     return "DefaultCPUAllocator: can't allocate memory" in str(error)
 
 
-def _done(value: T) -> Future[T]:
+def done(value: T) -> Future[T]:
+    """A future of what is computed already."""
     future: Future[T] = Future()
     future.set_result(value)
     return future

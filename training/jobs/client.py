@@ -126,9 +126,10 @@ def start_runner(
     execution = JobFolder(folder).manifest().execution
     command = [python or execution.interpreter or sys.executable, "-m"]
     if execution.backend == "torchrun":
-        command += ["torch.distributed.run", "--standalone", "--max-restarts", "0"]
-        command += ["--nproc-per-node", str(execution.processes), "-m"]
-    command += ["training.jobs.runner", "--job", str(folder)]
+        command += ["training.jobs.launch", "--processes", str(execution.processes)]
+    else:
+        command += ["training.jobs.runner"]
+    command += ["--job", str(folder)]
     # What an earlier attempt left must not be taken for this one's; a runner that is still alive
     # writes its next heartbeat within two seconds, and keeps the lock.
     for leftover in (JobFolder(folder).failed_file, JobFolder(folder).heartbeat_file):

@@ -18,9 +18,6 @@ ended by SIGTERM.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import ctypes
-import fcntl
 import logging
 import os
 import shutil
@@ -28,16 +25,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-import torch
-
 from training import selection
-from training.backends.base import AdamSpec
-from training.backends.local import ADAPTER_FOLDER, LocalSession, ModelSpec
+from training.backends.base import AdamSpec, JobSession
+from training.backends.local import ADAPTER_FOLDER
 from training.behaviour import behaviour_metrics
 from training.checkpoint import (
     latest_checkpoint,
@@ -66,8 +61,11 @@ from training.jobs.folder import (
     write_json,
 )
 from training.jobs.heartbeat import Heartbeat
-from training.llama import LlamaConfig
-from training.lora import WEIGHTS_FILE, LoraSpec
+from training.jobs.launch import record_file
+from training.jobs.process import die_with, end_orphan, locked, return_memory_at_once
+from training.jobs.sessions import follow, is_rank, open_session, rank
+from training.llama import sizes_of
+from training.lora import WEIGHTS_FILE
 from training.losses import build_streams
 from training.manifest import Manifest
 from training.markers import role_marker_test
@@ -94,19 +92,28 @@ class Stopped(BaseException):
 class Runner:
     """One attempt at a job."""
 
-    def __init__(self, job: JobFolder, manifest: Manifest, heartbeat: Heartbeat) -> None:
+    def __init__(
+        self,
+        job: JobFolder,
+        manifest: Manifest,
+        heartbeat: Heartbeat,
+        stop: threading.Event | None = None,
+    ) -> None:
         self.job = job
         self.manifest = manifest
         self.heartbeat = heartbeat
-        self.stop = threading.Event()
+        self.stop = stop or threading.Event()
         self.events = EventLog(job.events_file)
-        self.session = _session(manifest)
+        self.session = self._open_session()
         self.has_role_marker = role_marker_test(Path(manifest.model.folder))
         self._check_model()
 
     def run(self) -> None:
         """Train to the last step and write done.json."""
         step = self._restore()
+        if step == 0 and self.manifest.tinker is not None:
+            # The base too is sampled there, under a version of its own.
+            self.session.publish(self.job.published, step).result()
         self._evaluate(step)
         while step < self.manifest.budgets.steps:
             step += 1
@@ -125,13 +132,28 @@ class Runner:
             self.job.done_file,
             {
                 "adapter": str(adapter),
-                "sha256": sha256_of_file(adapter / WEIGHTS_FILE),
+                "sha256": sha256_of_file(adapter / self._weights_file.name),
                 "step": choice.step,
                 "reason": choice.reason,
                 "steps": step,
                 "manifest_sha256": self.manifest.sha256,
             },
         )
+
+    def _open_session(self) -> JobSession:
+        if self.manifest.tinker is None:
+            return open_session(self.manifest)
+        from training.jobs import sessions_tinker
+
+        self._enter("connecting", 0, self.manifest.budgets.update_timeout_s)
+        return sessions_tinker.open_session(self.job, self.manifest, self.events, self._check_stop)
+
+    @property
+    def _weights_file(self) -> Path:
+        """Of a checkpoint; what is published has it under the same name."""
+        if self.manifest.tinker is not None:
+            return Path(ADAPTER_FOLDER, "tinker.json")
+        return Path(ADAPTER_FOLDER, WEIGHTS_FILE)
 
     def _restore(self) -> int:
         """The last finished step; 0 at the beginning."""
@@ -225,7 +247,7 @@ class Runner:
     def _need(self, step: int) -> Need:
         previous = step - 1
         adapter = self.manifest.model.initial_adapter
-        if previous > 0:
+        if previous > 0 or self.manifest.tinker is not None:
             adapter = str(self.job.published / version_name(previous))
         return Need(step=step, weight_version=version_name(previous), adapter=adapter)
 
@@ -302,8 +324,9 @@ class Runner:
     def _publish(self, step: int) -> None:
         self._enter("publishing", step)
         target = self.job.published / version_name(step)
-        stored = self.job.checkpoints / step_name(step) / ADAPTER_FOLDER / WEIGHTS_FILE
-        if target.exists() and sha256_of_file(target / WEIGHTS_FILE) == sha256_of_file(stored):
+        stored = self.job.checkpoints / step_name(step) / self._weights_file
+        published = target / self._weights_file.name
+        if target.exists() and sha256_of_file(published) == sha256_of_file(stored):
             return  # never rewritten under a sampler that may be reading it
         self._forget_published(step)
         version = self.session.publish(self.job.published, step).result()
@@ -324,13 +347,15 @@ class Runner:
         return every > 0 and (step % every == 0 or step == self.manifest.budgets.steps)
 
     def _enter(self, phase: str, step: int, timeout_s: float = SHORT_PHASE_S) -> None:
-        if self.stop.is_set():
-            raise Stopped
+        self._check_stop()
         self.heartbeat.enter(phase, step=step, timeout_s=timeout_s)
         log.info("step %d: %s", step, phase)
 
     def _between_packs(self) -> None:
         self.heartbeat.advance()
+        self._check_stop()
+
+    def _check_stop(self) -> None:
         if self.stop.is_set():
             raise Stopped
 
@@ -345,14 +370,14 @@ class Runner:
                 )
 
     def _check_ids(self, rows: Sequence[Row]) -> None:
-        config: LlamaConfig = self.session.model.config
+        vocabulary, context = sizes_of(Path(self.manifest.model.folder))
         for row in rows:
-            if not row.ids or max(row.ids) >= config.vocab_size or min(row.ids) < 0:
+            if not row.ids or max(row.ids) >= vocabulary or min(row.ids) < 0:
                 raise RowError(f"rollout {row.rollout}: ids outside the model's vocabulary")
-            if len(row.ids) > config.max_position_embeddings:
+            if len(row.ids) > context:
                 raise RowError(
                     f"rollout {row.rollout}: {len(row.ids)} tokens, the model's context is "
-                    f"{config.max_position_embeddings}"
+                    f"{context}"
                 )
 
 
@@ -363,39 +388,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, help="process id to die with")
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    is_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
-    if options.parent is not None and not is_torchrun:
-        _die_with(options.parent)
-    _return_memory_at_once()
+    return_memory_at_once()
     job = JobFolder(options.job.resolve())
-    if is_torchrun and os.environ["RANK"] != "0":
-        return _follow(job)
+    if is_rank():
+        die_with(os.getppid())
+        if rank() != 0:
+            return _follow(job)
+    elif options.parent is not None:
+        die_with(options.parent)
     try:
-        with _lock(job):
-            return _attempt(job, options.parent if is_torchrun else None)
+        with locked(job):
+            return _attempt(job, options.parent if is_rank() else None)
     except JobFolderBusy as error:
         print(error, file=sys.stderr)
         return EXIT_BUSY
 
 
 def _follow(job: JobFolder) -> int:
-    """Any rank but the first: does what it is told, and ends with it."""
-    from training.backends import dist
-
-    manifest = job.manifest()
-    torch.set_num_threads(manifest.execution.threads)
-    dist.start()
-    dist.DistSession(_model_spec(manifest)).follow()
+    """Any rank but the first: says what ended it where the launcher looks."""
+    try:
+        follow(job.manifest())
+    except Exception as error:
+        log.exception("rank %d failed", rank())
+        write_json(record_file(job, rank()), _failure(error))
+        return 1
     return 0
 
 
-def _session(manifest: Manifest) -> LocalSession:
-    if manifest.execution.backend != "torchrun":
-        return LocalSession(_model_spec(manifest))
-    from training.backends import dist
-
-    dist.start()
-    return dist.DistSession(_model_spec(manifest))
+def _failure(error: Exception) -> dict[str, object]:
+    name = "" if isinstance(error, TrainingError) else f"{type(error).__name__}: "
+    return {"reason": f"{name}{error}", "kind": type(error).__name__, "at": time.time()}
 
 
 def _attempt(job: JobFolder, supervisor: int | None) -> int:
@@ -406,7 +428,7 @@ def _attempt(job: JobFolder, supervisor: int | None) -> int:
     if job.done_file.exists():
         return 0
     job.failed_file.unlink(missing_ok=True)
-    heartbeat = Heartbeat(job.heartbeat_file, on_orphaned=_end_orphan, supervisor=supervisor)
+    heartbeat = Heartbeat(job.heartbeat_file, on_orphaned=end_orphan, supervisor=supervisor)
     heartbeat.start()
     stop = threading.Event()
 
@@ -416,83 +438,28 @@ def _attempt(job: JobFolder, supervisor: int | None) -> int:
     signal.signal(signal.SIGTERM, on_term)
     signal.signal(signal.SIGINT, on_term)
     try:
-        manifest = job.manifest()
-        torch.set_num_threads(manifest.execution.threads)
-        runner = Runner(job, manifest, heartbeat)
-        runner.stop = stop
+        runner = Runner(job, job.manifest(), heartbeat, stop)
         runner.run()
         runner.session.close()
     except Stopped:
         heartbeat.stop("stopped")
         return EXIT_STOPPED
     except Exception as error:
+        failure = _failure(error)
         log.exception("the attempt failed")
-        name = "" if isinstance(error, TrainingError) else f"{type(error).__name__}: "
         heartbeat.stop("failed")
-        write_json(job.failed_file, {"reason": f"{name}{error}", "kind": type(error).__name__})
+        write_json(job.failed_file, failure)
         return 1
     heartbeat.stop("done")
     return 0
 
 
-@contextlib.contextmanager
-def _lock(job: JobFolder) -> Iterator[None]:
-    """Hold the folder; the kernel releases it when the process ends, however it ends."""
-    job.path.mkdir(parents=True, exist_ok=True)
-    with job.lock_file.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise JobFolderBusy(f"{job.path}: another runner is at work here") from error
-        yield
-
-
-def _die_with(parent: int) -> None:
-    """Ask the kernel for SIGKILL when the parent ends; on other systems the heartbeat looks."""
-    set_death_signal: Callable[..., int] | None = None
-    with contextlib.suppress(OSError, AttributeError):
-        set_death_signal = ctypes.CDLL(None).prctl
-    if set_death_signal is not None:
-        set_death_signal(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
-    if os.getppid() != parent:
-        _end_orphan()  # it ended before we asked
-
-
-def _return_memory_at_once() -> None:
-    """Have the C library give large blocks back when they are freed.
-
-    Its default keeps them in fragments: a step of SmolLM2 then grew to 2.0 GB instead of 1.4 (at
-    about 8 % more processor time). Elsewhere than under glibc there is nothing to set.
-    """
-    m_mmap_threshold = -3  # <malloc.h>
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(m_mmap_threshold, 256 << 10)
-
-
-def _end_orphan() -> None:
-    # Nothing to clean up: every file appears whole or not at all.
-    os._exit(EXIT_STOPPED)
-
-
-def _model_spec(manifest: Manifest) -> ModelSpec:
-    initial = manifest.model.initial_adapter
-    return ModelSpec(
-        folder=Path(manifest.model.folder),
-        lora=LoraSpec(
-            rank=manifest.lora.rank,
-            alpha=manifest.lora.alpha,
-            seed=manifest.seed,
-            targets=manifest.lora.targets,
-        ),
-        initial_adapter=None if initial is None else Path(initial),
-        dtype=getattr(torch, manifest.model.dtype),
-        device=manifest.execution.device,
-        budget_tokens=manifest.batch.budget_tokens,
-        head_chunk=manifest.batch.head_chunk,
-        is_checkpointed=manifest.execution.is_checkpointed,
-        measures_entropy=manifest.execution.measures_entropy,
-    )
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    if is_rank():
+        # torch's own threads are not joined when the interpreter takes its libraries apart, which
+        # on a busy machine ends a rank by abort, after everything is written.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
