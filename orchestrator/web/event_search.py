@@ -93,15 +93,19 @@ def pattern_of(query: str) -> re.Pattern[str] | None:
 
 
 def snippet(event: Any, pattern: re.Pattern[str] | None) -> list[tuple[str, bool]]:
-    """What stands around the first hit; the beginning where the place cannot be told."""
-    first = ""
-    for text in _texts(opened(event.kind, event.payload)):
-        text = " ".join(without_sequences(text[:_TOLD_BY]).split())
-        first = first or text
+    """What stands around the first hit: in one of the texts, else across them and their names."""
+    value = opened(event.kind, event.payload)
+    texts = [_line(text) for text in _texts(value)]
+    for text in [*texts, _line(" ".join(_texts(value, with_keys=True)))]:
         if pattern is not None and (match := pattern.search(text)):
             start, end = max(0, match.start() - _BEFORE), match.end() + _AFTER
             return _parts(text, start, min(len(text), end), pattern)
+    first = max(texts, key=len, default="")
     return [(first[:_AFTER] + ("…" if len(first) > _AFTER else ""), False)] if first else []
+
+
+def _line(text: str) -> str:
+    return " ".join(without_sequences(text[:_TOLD_BY]).split())
 
 
 def _parts(text: str, start: int, end: int, pattern: re.Pattern[str]) -> list[tuple[str, bool]]:
@@ -119,7 +123,7 @@ def _parts(text: str, start: int, end: int, pattern: re.Pattern[str]) -> list[tu
     return parts
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: Any, *, with_keys: bool = False) -> Iterator[str]:
     stack = [value]
     while stack:
         item = stack.pop()
@@ -128,7 +132,8 @@ def _texts(value: Any) -> Iterator[str]:
         elif isinstance(item, Number):
             yield item.token
         elif isinstance(item, dict):
-            stack.extend(reversed(item.values()))
+            pairs = reversed(item.items())
+            stack.extend(part for k, v in pairs for part in ((v, k) if with_keys else (v,)))
         elif isinstance(item, list):
             stack.extend(reversed(item))
         elif isinstance(item, int | float) and not isinstance(item, bool):
