@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Protocol
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -25,9 +26,9 @@ from starlette.routing import Route
 from training.engine.adapters import AdapterError
 from training.engine.scheduler import (
     AdapterConflict,
+    Counters,
     DeadlineExceeded,
     RequestRefused,
-    Sampler,
     SamplerBusy,
     SampleRequest,
     SampleResult,
@@ -47,12 +48,46 @@ from training.engine.wire import (
     read_body,
     segments_of,
 )
-from training.tokenizer import TemplateMismatch, TokenSpans
+from training.tokenizer import ChatTokenizer, TemplateMismatch, TokenSpans
 
 log = logging.getLogger("training.serve")
 
 
-def create_app(sampler: Sampler) -> Starlette:
+class Served(Protocol):
+    """A loaded adapter."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def path(self) -> str: ...
+
+
+class Serving(Protocol):
+    """What samples: `training.engine.scheduler.Sampler`, or weights on another server.
+
+    Errors are those of the scheduler.
+    """
+
+    name: str
+    tokenizer: ChatTokenizer
+    counters: Counters
+
+    @property
+    def context(self) -> int: ...
+
+    def adapters(self) -> Sequence[Served]: ...
+
+    def add_adapter(self, *, name: str, path: Path) -> Served: ...
+
+    def remove_adapter(self, name: str) -> bool: ...
+
+    def submit(self, *requests: SampleRequest) -> list[Future[SampleResult]]: ...
+
+    def close(self) -> None: ...
+
+
+def create_app(sampler: Serving) -> Starlette:
     """The ASGI application; closes the sampler when it ends."""
 
     @asynccontextmanager
@@ -78,7 +113,7 @@ def create_app(sampler: Sampler) -> Starlette:
 class _Server:
     """The routes."""
 
-    def __init__(self, sampler: Sampler) -> None:
+    def __init__(self, sampler: Serving) -> None:
         self._sampler = sampler
         self._started_at = time.time()
 

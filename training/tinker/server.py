@@ -129,7 +129,7 @@ class TinkerServer:
             return _json(
                 {
                     "type": "create_sampling_session",
-                    "sampling_session_id": self._sampling_session(given.get("model_path") or ""),
+                    "sampling_session_id": self._sampling_session(self._known(given)),
                 }
             )
         if name == "get_info":
@@ -144,6 +144,8 @@ class TinkerServer:
         }
         if name == "asample":
             return self._sample(given)
+        if name.startswith("samplers/"):
+            return self._sampler_info(name.removeprefix("samplers/"))
         if name.startswith("sessions/"):
             return 204, "application/json", b""
         if name not in verbs:
@@ -233,6 +235,13 @@ class TinkerServer:
             answer = {**answer, "path": None, "sampling_session_id": self._sampling_session(path)}
         return answer
 
+    def _known(self, given: dict[str, Any]) -> str:
+        """The path that is asked for; KeyError where nothing was saved under it."""
+        path = str(given.get("model_path") or "")
+        if path and path not in self.engine.states:
+            raise KeyError(f"no weights are saved under {path!r}")
+        return path
+
     def _sampling_session(self, path: str) -> str:
         name = f"sampling-{next(self._numbers)}"
         self._samplers[name] = path
@@ -302,6 +311,11 @@ class TinkerServer:
             with self._lock:
                 scores = self._scores(self._path_of(given), prompt)
         return wire.write_samples(samples, scores)
+
+    def _sampler_info(self, name: str) -> tuple[int, str, bytes]:
+        path = self._samplers[name]
+        values = {"sampler_id": name, "base_model": self.engine.folder.name}
+        return _json({**values, "model_path": path} if path else values)
 
     def _path_of(self, given: dict[str, Any]) -> str:
         path = self._samplers.get(given.get("sampling_session_id") or "", "")
