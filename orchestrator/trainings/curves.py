@@ -7,6 +7,7 @@ job's stream has grown: after an attempt, or by whoever looks first, `AT_ONCE` j
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -37,12 +38,17 @@ Pairs = Sequence[tuple[float, float | None]]
 class Curve:
     job: int
     points: Pairs
+    """By step."""
     n: int
     """Before thinning."""
+    seconds: Sequence[float] = ()
+    """When each point was, since the first step; empty unless asked for."""
     intervals: Mapping[float, tuple[float, float]] = field(default_factory=dict)
-    """95 %, by the place on the x axis; only of a held-out score."""
+    """95 %, by step; only of a held-out score."""
     without_score: Pairs = ()
-    """Rollouts that had none, by the place on the x axis."""
+    """Rollouts that had none, by step."""
+    without_score_s: Sequence[float] = ()
+    """When those were; empty unless asked for."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,10 @@ class Overlay:
 def jobs_on_board(project_id: int) -> QuerySet[TrainingJob]:
     """The newest that may have a curve, newest first."""
     return TrainingJob.objects.filter(project_id=project_id).order_by("-pk")[:MOST_JOBS]
+
+
+def named(project_id: int, pks: Collection[int]) -> dict[int, TrainingJob]:
+    return TrainingJob.objects.filter(project_id=project_id).in_bulk(list(pks))
 
 
 def overlay(
@@ -77,6 +87,16 @@ def overlay(
         crowd=_coarse(set(listed) - set(wanted), key, by_time=by_time) if crowd else [],
         pending=max(0, len(stale) - AT_ONCE),
     )
+
+
+def last_values(pks: Sequence[int]) -> dict[int, dict[str, float | None]]:
+    """What each job last measured, by quantity, as far as it is packed. One query."""
+    found: dict[int, dict[str, float | None]] = {}
+    for job, key, data in TrainingCurve.objects.filter(
+        training_job__in=pks, key__in=list(KEYS)
+    ).values_list("training_job", "key", "coarse"):
+        found.setdefault(job, {})[key] = unpacked(bytes(data))[-1][1]
+    return found
 
 
 def _stale(pks: Sequence[int]) -> list[TrainingJob]:
@@ -147,21 +167,25 @@ def _in_full(pks: Sequence[int], key: str, *, by_time: bool) -> list[Curve]:
         points = found.get((pk, key))
         if not points:
             continue
-        place = dict(found.get((pk, "at"), ())) if by_time else {}
-
-        def at(step: float, place: Mapping[float, float | None] = place) -> float:
-            return place.get(step) or 0.0 if place else step
-
-        drawn = thinned([(at(x), y) for x, y in points], MOST_POINTS)
-        missing = found.get((pk, "no_score"), ()) if key == "reward" else ()
+        drawn = thinned(points, MOST_POINTS)
+        missing = list(found.get((pk, "no_score"), ())) if key == "reward" else []
         intervals: dict[float, tuple[float, float]] = {}
         for step, (mean, n, errored) in evaluated.get(pk, {}).items():
             if n and mean is not None:
-                intervals[at(step)] = wilson_interval(min(1.0, max(0.0, mean)) * n, n)
+                intervals[step] = wilson_interval(min(1.0, max(0.0, mean)) * n, n)
             if errored:
-                missing = [*missing, (step, float(errored))]
+                missing.append((step, float(errored)))
+        times = found.get((pk, "at"), ()) if by_time else ()
         curves.append(
-            Curve(pk, drawn, len(points), intervals, [(at(step), count) for step, count in missing])
+            Curve(
+                job=pk,
+                points=drawn,
+                n=len(points),
+                seconds=_seconds(drawn, times),
+                intervals=intervals,
+                without_score=missing,
+                without_score_s=_seconds(missing, times),
+            )
         )
     return curves
 
@@ -180,14 +204,26 @@ def _coarse(pks: Collection[int], key: str, *, by_time: bool) -> list[Curve]:
     found: dict[int, dict[str, Pairs]] = {}
     for job, name, data in TrainingCurve.objects.filter(
         training_job__in=pks, key__in=[key, "at"] if by_time else [key]
-    ).values_list("training_job", "key", "data" if by_time else "coarse"):
+    ).values_list("training_job", "key", "coarse"):
         found.setdefault(job, {})[name] = unpacked(bytes(data))
-    curves = []
-    for job in sorted(found):
-        points: Pairs = found[job].get(key, ())
-        if by_time:
-            place = dict(found[job].get("at", ()))
-            points = thinned([(place.get(x) or 0.0, y) for x, y in points], COARSE_POINTS)
-        if points:
-            curves.append(Curve(job, points, len(points)))
-    return curves
+    return [
+        Curve(job, points, len(points), _seconds(points, found[job].get("at", ())))
+        for job in sorted(found)
+        if (points := found[job].get(key))
+    ]
+
+
+def _seconds(points: Pairs, times: Pairs) -> list[float]:
+    """When each step of `points` was; between two times of a thinned curve in proportion."""
+    known = [(step, at) for step, at in times if at is not None]
+    if not known:
+        return []
+    steps = [step for step, _ in known]
+    found = []
+    for step, _ in points:
+        right = min(bisect_left(steps, step), len(known) - 1)
+        left = max(0, right - 1)
+        (x0, y0), (x1, y1) = known[left], known[right]
+        share = 1.0 if x1 == x0 else min(1.0, max(0.0, (step - x0) / (x1 - x0)))
+        found.append(y0 + share * (y1 - y0))
+    return found

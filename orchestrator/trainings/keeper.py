@@ -33,6 +33,7 @@ from orchestrator.runs.engine import execute_run
 from orchestrator.runs.models import Purpose, Run, RunState
 from orchestrator.runs.services import PlannedRollout
 from orchestrator.trainings.alarms import raise_alarms
+from orchestrator.trainings.curves import pack
 from orchestrator.trainings.devices import environment_for
 from orchestrator.trainings.errors import TrainingError
 from orchestrator.trainings.origins import Asked, origin_of
@@ -361,6 +362,7 @@ class Keeper:
             )
             self._origin.ended(self._job)
         schedule()
+        pack(TrainingJob.objects.select_related("stream").get(pk=self._job.pk))
 
 
 def told_sources(work_harness: Any) -> set[str]:

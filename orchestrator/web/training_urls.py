@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from orchestrator.web.views import training, training_checkpoints, training_start, training_steps
+from orchestrator.web.views import (
+    training,
+    training_checkpoints,
+    training_curves,
+    training_start,
+    training_steps,
+)
 
 urlpatterns = [
     path("", training.training_list, name="training"),
     path("new/", training_start.training_new, name="training_new"),
+    path("curves/", training_curves.training_curves, name="training_curves"),
+    path("curves/data/", training_curves.training_curves_data, name="training_curves_data"),
     path("quota/", training.training_quota, name="training_quota"),
     path("sweeps/<int:sweep_id>/", training_start.training_sweep, name="training_sweep"),
     path(

@@ -26,6 +26,7 @@ const modules = {
   review: () => import("./review.js"),
   "review-new": () => import("./review_new.js"),
   "review-ticks": () => import("./review_ticks.js"),
+  curves: () => import("./curves.js"),
   ledger: () => import("./ledger.js"),
   tryout: () => import("./tryout.js"),
 };

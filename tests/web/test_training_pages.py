@@ -24,7 +24,15 @@ from training.models import Checkpoint, Sweep, TrainingAlarm, TrainingJob, Train
 
 pytestmark = pytest.mark.django_db
 
-PAGES = {"training", "training_job", "training_step", "training_group", "training_sweep"}
+PAGES = {
+    "training",
+    "training_curves",
+    "training_curves_data",
+    "training_job",
+    "training_step",
+    "training_group",
+    "training_sweep",
+}
 FOR_EDITORS = {"training_new"}
 WRITES = {
     *("training_action", "training_priority", "training_quota", "training_alarm"),
@@ -68,6 +76,8 @@ def text_of(client: Client, address: str, status: int = 200) -> str:
 def pages_of(people: People, job: TrainingJob) -> dict[str, str]:
     return {
         "training": url("training", people),
+        "training_curves": url("training_curves", people),
+        "training_curves_data": f"{url('training_curves_data', people)}?key=reward&job={job.pk}",
         "training_job": url("training_job", people, job.pk),
         "training_step": url("training_step", people, job.pk, 3),
         "training_group": url("training_group", people, job.pk, 3, "train-0001"),

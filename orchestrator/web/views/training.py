@@ -100,10 +100,14 @@ def _why_it_waits(job: TrainingJob) -> str:
     return trainings.why_it_waits(job)
 
 
+def train_crumb(project_id: int) -> Crumb:
+    return Crumb("Train", reverse("web:training", args=[project_id]))
+
+
 def crumbs(job: TrainingJob, *, last: bool = False) -> list[Crumb]:
     url = "" if last else reverse("web:training_job", args=[job.project_id, job.pk])
     return [
-        Crumb("Train", reverse("web:training", args=[job.project_id])),
+        train_crumb(job.project_id),
         Crumb(
             str(job).capitalize() if not job.name else job.name, url, str(job.pk) if last else ""
         ),
