@@ -43,4 +43,4 @@ class NoSuchAddress(Endpoint):
     def get(self, request: Request) -> Response:
         raise Http404("There is no such address; /api/v1/openapi.json lists those there are.")
 
-    post = put = patch = delete = head = options = get
+    post = put = patch = delete = get

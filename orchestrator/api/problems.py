@@ -13,6 +13,7 @@ from typing import Any
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
+from optimizer.errors import HarnessInvalid
 from orchestrator.agents.services import EndpointRefused
 from orchestrator.climbs.services import ClimbError
 from orchestrator.environments.authoring.errors import DraftConflictError, DraftRefusedError
@@ -20,12 +21,14 @@ from orchestrator.environments.errors import EnvironmentProbeError, SourceError
 from orchestrator.environments.folders import FolderInvalid
 from orchestrator.grading.errors import DraftGone, GoldenFailures, GradingError, Stale
 from orchestrator.harnesses.errors import ChangeRefused, UploadRefused
+from orchestrator.projects.services import TokenRefused
 from orchestrator.proposing.errors import AnswerRefused, NotWaiting
 from orchestrator.review.errors import ItemGone, ReviewError, SeatLost
 from orchestrator.runs.starting import RunRefused
 from orchestrator.searches.releases import ReleaseRefused
 from orchestrator.searches.services import SearchRefused
 from orchestrator.trainings.errors import TrainingRefused
+from rubrics.errors import RubricInvalid
 
 CONTENT_TYPE = "application/problem+json"
 INVALID = "The request is not valid."
@@ -50,6 +53,9 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (ReleaseRefused, 422),
     (ClimbError, 422),
     (TrainingRefused, 422),
+    (RubricInvalid, 422),
+    (HarnessInvalid, 422),
+    (TokenRefused, 422),
     (UploadRefused, 422),
     (ChangeRefused, 422),
 )
@@ -88,7 +94,10 @@ def problem_of(status: int, detail: str, errors: Sequence[Mapping[str, str]] = (
 
 def reasons_of(exc: Exception) -> list[dict[str, str]]:
     """The findings of a refusal one by one, or its field where it names one."""
-    findings: Any = getattr(exc, "findings", None) or getattr(exc, "errors", None)
+    findings: Any = next(
+        (told for name in ("findings", "errors", "problems") if (told := getattr(exc, name, None))),
+        None,
+    )
     if isinstance(findings, Mapping):
         return [_reason(str(field), text) for field, text in findings.items()]
     if isinstance(findings, Sequence) and not isinstance(findings, str):

@@ -10,14 +10,11 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from optimizer.models import HarnessVersion
-from orchestrator.agents.models import ModelEndpoint
-from orchestrator.api import following, idempotency, paging, parts
+from orchestrator.api import following, idempotency, paging, parts, work
 from orchestrator.api.base import (
     Endpoint,
     actor_of,
     api_url,
-    chosen,
     created,
     found,
     operation,
@@ -25,14 +22,13 @@ from orchestrator.api.base import (
     read,
 )
 from orchestrator.api.shapes import page_of
-from orchestrator.environments.models import EnvironmentVersion, Split
+from orchestrator.environments.models import Split
 from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.projects.models import Project
 from orchestrator.runs.models import Purpose, Run, RunState
 from orchestrator.runs.queries import EMPTY_TALLY, Tally, runs_in, tallies, tally
 from orchestrator.runs.services import cancel_run
 from orchestrator.runs.starting import MAX_ROLLOUTS, Asked, start_run_by_hand
-from rubrics.models import RubricVersion
 
 
 class RunAnswer(TypedDict):
@@ -65,25 +61,9 @@ class RunsQuery(serializers.Serializer[Any]):
     state = serializers.ChoiceField(RunState.choices, required=False)
 
 
-class NewRun(serializers.Serializer[Any]):
-    environment = serializers.SlugField(max_length=64, help_text="Slug of the environment.")
-    version = serializers.IntegerField(
-        min_value=1, max_value=10**9, required=False, help_text="Of it; the newest if left out."
-    )
+class NewRun(work.WorkOn):
     split = serializers.ChoiceField(
         [Split.TRAIN.value, Split.SELECT.value], default=Split.SELECT.value
-    )
-    rubric = serializers.IntegerField(min_value=1, max_value=10**15 - 1, help_text="Its id.")
-    rubric_version = serializers.IntegerField(
-        min_value=1, max_value=10**9, required=False, help_text="The newest if left out."
-    )
-    model = serializers.IntegerField(min_value=1, max_value=10**15 - 1, help_text="Its id.")
-    harness = serializers.IntegerField(
-        min_value=1,
-        max_value=10**15 - 1,
-        required=False,
-        allow_null=True,
-        help_text="Its id; without one, a harness that adds nothing.",
     )
     n_tasks = serializers.IntegerField(
         min_value=1,
@@ -94,7 +74,7 @@ class NewRun(serializers.Serializer[Any]):
     )
     replicates = serializers.IntegerField(min_value=1, max_value=1000, default=1)
     concurrency = serializers.IntegerField(min_value=1, max_value=512, default=32)
-    label = serializers.CharField(max_length=120, default="", allow_blank=True)
+    label = work.label_field(default="", allow_blank=True)
 
 
 class Runs(Endpoint):
@@ -172,42 +152,18 @@ class RunEvents(Endpoint):
 
 def asked_of(project: Project, asked: dict[str, Any]) -> Asked:
     """The objects that a request names. Raises ValidationError."""
-    version = environment_version(project, asked["environment"], asked.get("version"))
-    rubric = rubric_version(project, asked["rubric"], asked.get("rubric_version"))
-    harness = None
-    if asked.get("harness") is not None:
-        harness = chosen(
-            HarnessVersion.objects.filter(project=project), "harness", pk=asked["harness"]
-        )
+    parts_asked = work.parts_of(project, asked)
     return Asked(
-        version=version,
+        version=parts_asked.environment_version,
         split=asked["split"],
-        rubric_version=rubric,
-        model=chosen(ModelEndpoint.objects.filter(project=project), "model", pk=asked["model"]),
-        harness=harness,
+        rubric_version=parts_asked.rubric_version,
+        model=parts_asked.model,
+        harness=parts_asked.harness,
         n_tasks=asked.get("n_tasks"),
         replicates=asked["replicates"],
         concurrency=asked["concurrency"],
         label=asked["label"].strip(),
     )
-
-
-def environment_version(project: Project, slug: str, number: int | None) -> EnvironmentVersion:
-    query = EnvironmentVersion.objects.filter(environment__project=project)
-    query = query.select_related("environment").order_by("-number")
-    if number is None:
-        return chosen(query, "environment", environment__slug=slug)
-    chosen(query, "environment", environment__slug=slug)
-    return chosen(query, "version", environment__slug=slug, number=number)
-
-
-def rubric_version(project: Project, rubric_id: int, number: int | None) -> RubricVersion:
-    query = RubricVersion.objects.filter(rubric__project=project)
-    query = query.select_related("rubric").order_by("-number")
-    if number is None:
-        return chosen(query, "rubric", rubric_id=rubric_id)
-    chosen(query, "rubric", rubric_id=rubric_id)
-    return chosen(query, "rubric_version", rubric_id=rubric_id, number=number)
 
 
 def run_answers(request: Request, runs: list[Run]) -> list[RunAnswer]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
@@ -34,12 +34,16 @@ EDITS = {
 class Schema(AutoSchema):
     def get_operation_id(self) -> str:
         words = re.sub(r"(?<!^)(?=[A-Z])", "_", type(self.view).__name__).lower()
-        return f"{self.method.lower()}_{words}"
+        # Several addresses may share a view: the last word of the address tells them apart.
+        action = self.path.rpartition("/")[2] if hasattr(self.view, "actions") else ""
+        return f"{self.method.lower()}_{words}{action and f'_{action}'}"
 
     def get_tags(self) -> list[str]:
         return [type(self.view).__module__.rpartition(".")[2]]
 
-    def _get_response_bodies(self, direction: str = "response") -> dict[str, Any]:
+    def _get_response_bodies(
+        self, direction: Literal["request", "response"] = "response"
+    ) -> dict[str, Any]:
         bodies: dict[str, Any] = super()._get_response_bodies(direction)
         errors = {**ALWAYS, **(READS if self.method == "GET" else CHANGES)}
         if any(p["name"] == "If-Match" for p in self._get_parameters()):

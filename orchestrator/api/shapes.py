@@ -98,6 +98,8 @@ def add_shapes(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     while open_names := _asked.keys() - done:
         for name in sorted(open_names):
             done.add(name)
+            if name in schemas:
+                raise TypeError(f"A serializer and a shape are both called {name}.")
             schemas[name] = _component(_asked[name])
     result["components"]["schemas"] = dict(sorted(schemas.items()))
     return result

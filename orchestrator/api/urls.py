@@ -1,24 +1,135 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from django.urls import URLPattern, URLResolver, path, re_path, register_converter
 
-from orchestrator.api import projects, rollouts, runs
+from orchestrator.api import (
+    climbs,
+    comparison,
+    endpoints,
+    environments,
+    harnesses,
+    projects,
+    regrades,
+    review,
+    rollouts,
+    rubrics,
+    runs,
+    searches,
+    trainings,
+)
 from orchestrator.api.addresses import IdConverter
 from orchestrator.api.description import Description, NoSuchAddress
 from orchestrator.api.proposals import HandedIn
 from orchestrator.api.search import EventSearch
+from orchestrator.api.steering import Action
 from orchestrator.api.traces import Imported, Ingest
 
 register_converter(IdConverter, "id")
 
 app_name = "api"
 PROJECT = "projects/<id:project_id>"
+
+
+def actions(folder: str, key: str, view: type[Action], *, name: str = "") -> Iterator[URLPattern]:
+    """An address for each thing that a piece of work can be asked to do."""
+    for action in view.actions:
+        yield path(
+            f"{PROJECT}/{folder}/<id:{key}_id>/{action}",
+            view.as_view(),
+            {"action": action},
+            name=f"{name or key}_{action}",
+        )
+
+
 urlpatterns: list[URLPattern | URLResolver] = [
     path("openapi.json", Description.as_view(), name="openapi"),
     path("me", projects.Me.as_view(), name="me"),
     path("projects", projects.Projects.as_view(), name="projects"),
     path(PROJECT, projects.ProjectDetail.as_view(), name="project"),
     path(f"{PROJECT}/members", projects.Members.as_view(), name="members"),
+    path(f"{PROJECT}/environments", environments.Environments.as_view(), name="environments"),
+    path(
+        f"{PROJECT}/environments/connections",
+        environments.EnvironmentConnections.as_view(),
+        name="environment_connections",
+    ),
+    path(
+        f"{PROJECT}/environments/<slug:slug>",
+        environments.EnvironmentDetail.as_view(),
+        name="environment",
+    ),
+    path(
+        f"{PROJECT}/environments/<slug:slug>/versions",
+        environments.EnvironmentVersions.as_view(),
+        name="environment_versions",
+    ),
+    path(
+        f"{PROJECT}/environments/<slug:slug>/versions/<id:number>",
+        environments.EnvironmentVersionDetail.as_view(),
+        name="environment_version",
+    ),
+    path(
+        f"{PROJECT}/environments/<slug:slug>/versions/<id:number>/tasks",
+        environments.EnvironmentTasks.as_view(),
+        name="environment_tasks",
+    ),
+    path(
+        f"{PROJECT}/environments/<slug:slug>/versions/<id:number>/checks",
+        environments.EnvironmentChecks.as_view(),
+        name="environment_checks",
+    ),
+    path(
+        f"{PROJECT}/checks/<id:check_id>",
+        environments.EnvironmentCheckDetail.as_view(),
+        name="environment_check",
+    ),
+    path(
+        f"{PROJECT}/checks/<id:check_id>/cancel",
+        environments.EnvironmentCheckCancel.as_view(),
+        name="environment_check_cancel",
+    ),
+    path(f"{PROJECT}/rubrics", rubrics.Rubrics.as_view(), name="rubrics"),
+    path(f"{PROJECT}/rubrics/<id:rubric_id>", rubrics.RubricDetail.as_view(), name="rubric"),
+    path(
+        f"{PROJECT}/rubrics/<id:rubric_id>/versions",
+        rubrics.RubricVersions.as_view(),
+        name="rubric_versions",
+    ),
+    path(
+        f"{PROJECT}/rubrics/<id:rubric_id>/versions/<id:number>",
+        rubrics.RubricVersionDetail.as_view(),
+        name="rubric_version",
+    ),
+    path(
+        f"{PROJECT}/rubrics/<id:rubric_id>/draft",
+        rubrics.RubricDraftDetail.as_view(),
+        name="rubric_draft",
+    ),
+    path(
+        f"{PROJECT}/rubrics/<id:rubric_id>/draft/publish",
+        rubrics.RubricPublish.as_view(),
+        name="rubric_publish",
+    ),
+    path(f"{PROJECT}/re-grades", regrades.Regrades.as_view(), name="regrades"),
+    path(f"{PROJECT}/re-grades/<id:regrade_id>", regrades.RegradeDetail.as_view(), name="regrade"),
+    path(
+        f"{PROJECT}/re-grades/<id:regrade_id>/events",
+        regrades.RegradeEvents.as_view(),
+        name="regrade_events",
+    ),
+    path(
+        f"{PROJECT}/re-grades/<id:regrade_id>/scores",
+        regrades.RegradeScores.as_view(),
+        name="regrade_scores",
+    ),
+    *actions("re-grades", "regrade", regrades.RegradeAction),
+    path(f"{PROJECT}/harnesses", harnesses.Harnesses.as_view(), name="harnesses"),
+    path(f"{PROJECT}/harnesses/<id:harness_id>", harnesses.HarnessDetail.as_view(), name="harness"),
+    path(f"{PROJECT}/models", endpoints.Models.as_view(), name="models"),
+    path(f"{PROJECT}/models/bundled", endpoints.BundledModel.as_view(), name="model_bundled"),
+    path(f"{PROJECT}/models/<id:model_id>", endpoints.ModelDetail.as_view(), name="model"),
     path(f"{PROJECT}/runs", runs.Runs.as_view(), name="runs"),
     path(f"{PROJECT}/runs/<id:run_id>", runs.RunDetail.as_view(), name="run"),
     path(f"{PROJECT}/runs/<id:run_id>/cancel", runs.RunCancel.as_view(), name="run_cancel"),
@@ -43,6 +154,84 @@ urlpatterns: list[URLPattern | URLResolver] = [
         f"{PROJECT}/rollouts/<id:rollout_id>/trace.jsonl",
         rollouts.RolloutTrace.as_view(),
         name="rollout_trace",
+    ),
+    path(f"{PROJECT}/comparison", comparison.Comparison.as_view(), name="comparison"),
+    path(f"{PROJECT}/searches", searches.Searches.as_view(), name="searches"),
+    path(f"{PROJECT}/searches/<id:search_id>", searches.SearchDetail.as_view(), name="search"),
+    path(
+        f"{PROJECT}/searches/<id:search_id>/events",
+        searches.SearchEvents.as_view(),
+        name="search_events",
+    ),
+    path(
+        f"{PROJECT}/searches/<id:search_id>/decision",
+        searches.SearchDecision.as_view(),
+        name="search_decision",
+    ),
+    path(
+        f"{PROJECT}/searches/<id:search_id>/nudges",
+        searches.SearchNudges.as_view(),
+        name="search_nudges",
+    ),
+    *actions("searches", "search", searches.SearchAction),
+    path(f"{PROJECT}/climbs", climbs.Climbs.as_view(), name="climbs"),
+    path(f"{PROJECT}/climbs/<id:climb_id>", climbs.ClimbDetail.as_view(), name="climb"),
+    path(
+        f"{PROJECT}/climbs/<id:climb_id>/events", climbs.ClimbEvents.as_view(), name="climb_events"
+    ),
+    path(
+        f"{PROJECT}/climbs/<id:climb_id>/overrule",
+        climbs.ClimbOverrule.as_view(),
+        name="climb_overrule",
+    ),
+    *actions("climbs", "climb", climbs.ClimbAction),
+    path(f"{PROJECT}/trainings", trainings.Trainings.as_view(), name="trainings"),
+    path(f"{PROJECT}/trainings/<id:job_id>", trainings.TrainingDetail.as_view(), name="training"),
+    path(
+        f"{PROJECT}/trainings/<id:job_id>/events",
+        trainings.TrainingEvents.as_view(),
+        name="training_events",
+    ),
+    path(
+        f"{PROJECT}/trainings/<id:job_id>/curves",
+        trainings.TrainingCurves.as_view(),
+        name="training_curves",
+    ),
+    path(
+        f"{PROJECT}/trainings/<id:job_id>/priority",
+        trainings.TrainingPriority.as_view(),
+        name="training_priority",
+    ),
+    path(
+        f"{PROJECT}/trainings/<id:job_id>/checkpoints",
+        trainings.Checkpoints.as_view(),
+        name="checkpoints",
+    ),
+    path(
+        f"{PROJECT}/trainings/<id:job_id>/checkpoints/<id:step>/promote",
+        trainings.CheckpointPromotion.as_view(),
+        name="checkpoint_promote",
+    ),
+    *actions("trainings", "job", trainings.TrainingAction, name="training"),
+    path(f"{PROJECT}/review/queues", review.Queues.as_view(), name="review_queues"),
+    path(
+        f"{PROJECT}/review/queues/<id:queue_id>", review.QueueDetail.as_view(), name="review_queue"
+    ),
+    path(
+        f"{PROJECT}/review/queues/<id:queue_id>/items",
+        review.QueueItems.as_view(),
+        name="review_items",
+    ),
+    path(
+        f"{PROJECT}/review/queues/<id:queue_id>/items/<id:item_id>/marks",
+        review.QueueItemMarks.as_view(),
+        name="review_marks",
+    ),
+    path(f"{PROJECT}/review/annotations", review.Annotations.as_view(), name="annotations"),
+    path(
+        f"{PROJECT}/rollouts/<id:rollout_id>/annotations",
+        review.RolloutAnnotations.as_view(),
+        name="rollout_annotations",
     ),
     path(f"{PROJECT}/ingest", Ingest.as_view(), name="ingest"),
     path(f"{PROJECT}/events", EventSearch.as_view(), name="events"),

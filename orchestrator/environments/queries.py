@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import Count, QuerySet
@@ -48,3 +49,12 @@ def list_tasks(version_id: int, *, split: str | None = None) -> QuerySet[Task]:
     if split:
         query = query.filter(split=split)
     return query.order_by("split", "key")
+
+
+def task_counts(version_ids: Sequence[int]) -> dict[int, dict[str, int]]:
+    """Tasks of each version by split, in one query."""
+    found: dict[int, dict[str, int]] = {}
+    rows = Task.objects.filter(version_id__in=version_ids).order_by("split")
+    for version_id, split, n in rows.values_list("version_id", "split").annotate(n=Count("id")):
+        found.setdefault(version_id, {})[split] = n
+    return found

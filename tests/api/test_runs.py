@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from orchestrator.jobs.models import Job
 from orchestrator.projects.models import Role
 from orchestrator.runs.models import Rollout, Run
 from tests.api.client import Program, fields_of, problem_in, program_of
@@ -43,7 +42,7 @@ def test_a_run_is_started_and_followed(people: People, editor: Program) -> None:
     run = Run.objects.get(pk=answer["id"])
     assert (run.label, run.purpose, run.state) == ("from a program", "evaluate", "queued")
     assert run.rollouts.filter(harness=harness, task__split="select").count() == 4
-    assert Job.objects.filter(pk=run.job_id, kind="runs.execute").exists()
+    assert run.job is not None and run.job.kind == "runs.execute"
     assert answer["rollouts"]["planned"] == 4 and answer["rollouts"]["mean"] is None
     assert answer["html_url"] == f"http://testserver/p/{people.project.pk}/runs/{run.pk}/"
     assert response["Location"] == answer["url"]

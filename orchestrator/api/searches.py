@@ -1,0 +1,258 @@
+"""Searches for a better harness: started, steered, decided on, followed."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Annotated, Any, TypedDict
+
+from django.http import HttpResponseBase
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from optimizer.models import Search, SearchState
+from orchestrator.api import following, idempotency, paging, parts, steering, work
+from orchestrator.api.base import (
+    Endpoint,
+    actor_of,
+    api_url,
+    conflicts,
+    created,
+    found,
+    operation,
+    page_url,
+    read,
+)
+from orchestrator.api.shapes import page_of
+from orchestrator.projects.access import project_for_edit, project_for_view
+from orchestrator.projects.models import Project
+from orchestrator.searches import services
+from orchestrator.searches.settings import SearchSettings
+
+STEER = "pause|resume|cancel"
+
+
+class SearchAnswer(TypedDict):
+    id: int
+    url: str
+    html_url: str
+    events_url: str
+    name: str
+    state: str
+    has_ended: bool
+    phase: str
+    progress: Annotated[float, "Share of the rollouts at most, 0 to 1."]
+    doing: str
+    error: str
+    environment: parts.EnvironmentRef | None
+    rubric: parts.RubricRef | None
+    model: parts.ModelRef | None
+    seed_harness: parts.HarnessRef
+    settings: dict[str, Any]
+    seed: int
+    outcome: Annotated[dict[str, Any], "Of a finished one: verdict, reason, winner and more."]
+    created_at: datetime.datetime
+    started_at: datetime.datetime | None
+    ended_at: datetime.datetime | None
+
+
+class SearchesQuery(serializers.Serializer[Any]):
+    state = serializers.ChoiceField(SearchState.choices, required=False)
+
+
+class NewSearch(work.WorkOn):
+    name = serializers.CharField(max_length=120, default="", allow_blank=True)
+    settings = serializers.DictField(
+        default=dict, help_text="Engine, proposers, budget …: docs/how-to/improve-a-harness.md."
+    )
+    seed = serializers.IntegerField(
+        min_value=0, max_value=2**53, required=False, help_text="To repeat one."
+    )
+
+
+class Decision(serializers.Serializer[Any]):
+    approve = serializers.BooleanField()
+    note = serializers.CharField(max_length=2000, default="", allow_blank=True)
+
+
+class NudgeText(serializers.Serializer[Any]):
+    text = serializers.CharField(max_length=services.MAX_NUDGE)
+
+
+class NudgeAnswer(TypedDict):
+    id: int
+    html_url: str
+    text: str
+
+
+class _Search(steering.Steered):
+    area = "searches"
+
+    @staticmethod
+    def work_in(project: Project) -> Any:
+        return searches_in(project)
+
+    @staticmethod
+    def told(request: Request, work: Any) -> Mapping[str, Any]:
+        return search_answer(request, work)
+
+
+class Searches(Endpoint):
+    area = "searches"
+
+    @operation(page_of(SearchAnswer), query=SearchesQuery, parameters=paging.PARAMETERS)
+    def get(self, request: Request, project_id: int) -> Response:
+        """The searches of a project, newest first; those of climbs too."""
+        project = project_for_view(request.user, project_id)
+        asked = read(SearchesQuery, request.query_params)
+        return Response(
+            paging.paged(
+                request,
+                searches_in(project).filter(**asked),
+                lambda rows: [search_answer(request, row) for row in rows],
+                html_url=page_url(request, "searches", project.pk),
+            )
+        )
+
+    @operation(
+        SearchAnswer,
+        body=NewSearch,
+        parameters=[idempotency.PARAMETER],
+        status=202,
+        says="Queued.",
+    )
+    def post(self, request: Request, project_id: int) -> Response:
+        """Starts a search from a seed harness. Editors."""
+        project = project_for_edit(request.user, project_id)
+        asked = read(NewSearch, request.data)
+        chosen = work.parts_of(project, asked)
+        settings = work.settings_of(SearchSettings, asked["settings"])
+
+        def start() -> Response:
+            search = services.start_search(
+                actor=actor_of(request),
+                project=project,
+                form=services.SearchForm(
+                    name=asked["name"].strip(),
+                    environment_version=chosen.environment_version,
+                    rubric_version=chosen.rubric_version,
+                    model=chosen.model,
+                    seed_harness=work.harness_or_plain(project, chosen),
+                    settings=settings,
+                ),
+                seed=asked.get("seed"),
+            )
+            answer = search_answer(request, found(searches_in(project), pk=search.pk))
+            return created(request, answer, answer["url"], status=202)
+
+        return idempotency.once(request, start)
+
+
+class SearchDetail(steering.Detail, _Search):
+    @operation(SearchAnswer)
+    def get(self, request: Request, project_id: int, search_id: int) -> Response:
+        """One search."""
+        return self.answered(request, project_id, search_id)
+
+
+class SearchAction(steering.Action, _Search):
+    subject = "search"
+    actions = {
+        "pause": services.pause_search,
+        "resume": services.resume_search,
+        "cancel": services.cancel_search,
+    }
+
+    @operation(SearchAnswer, status=202, says="Done, or under way.")
+    def post(self, request: Request, project_id: int, search_id: int, action: str) -> Response:
+        """Pauses, resumes or cancels it. Editors."""
+        return self.done(request, project_id, search_id, action)
+
+
+class SearchEvents(steering.Events, _Search):
+    @staticmethod
+    def page(request: Request, work: Any) -> str:
+        return page_url(request, "search", work.project_id, work.pk)
+
+    @following.documented
+    def get(self, request: Request, project_id: int, search_id: int) -> HttpResponseBase:
+        """What it has told so far, or as it tells it."""
+        return self.answered(request, project_id, search_id)
+
+
+class SearchDecision(_Search):
+    @operation(
+        SearchAnswer, body=Decision, parameters=[idempotency.PARAMETER], says="It is decided."
+    )
+    def post(self, request: Request, project_id: int, search_id: int) -> Response:
+        """Releases what a search found, or keeps the seed, where it waits for that. Editors."""
+        project = project_for_edit(request.user, project_id)
+        search = found(searches_in(project), pk=search_id)
+        asked = read(Decision, request.data)
+        decide: Any = services.approve if asked["approve"] else services.decline
+
+        def decided() -> Response:
+            with conflicts():
+                decide(actor=actor_of(request), search=search, note=asked["note"])
+            return Response(search_answer(request, found(searches_in(project), pk=search_id)))
+
+        return idempotency.once(request, decided)
+
+
+class SearchNudges(_Search):
+    @operation(
+        NudgeAnswer, body=NudgeText, parameters=[idempotency.PARAMETER], status=201, says="Kept."
+    )
+    def post(self, request: Request, project_id: int, search_id: int) -> Response:
+        """A comment that the next reflection reads. Editors."""
+        project = project_for_edit(request.user, project_id)
+        search = found(searches_in(project), pk=search_id)
+        asked = read(NudgeText, request.data)
+
+        def keep() -> Response:
+            made = services.nudge(actor=actor_of(request), search=search, text=asked["text"])
+            page = page_url(request, "search", project.pk, search.pk)
+            answer: NudgeAnswer = {"id": made.pk, "html_url": page, "text": made.text}
+            return Response(answer, status=201)
+
+        return idempotency.once(request, keep)
+
+
+def searches_in(project: Project) -> Any:
+    """Without those that were never to run by themselves."""
+    return Search.objects.filter(project=project, stream__isnull=False).select_related(
+        "project",
+        "environment_version__environment",
+        "rubric_version__rubric",
+        "model",
+        "seed_harness",
+    )
+
+
+def search_answer(request: Request, search: Search) -> SearchAnswer:
+    where = (search.project_id, search.pk)
+    version, rubric = search.environment_version, search.rubric_version
+    return {
+        "id": search.pk,
+        "url": api_url(request, "search", *where),
+        "html_url": page_url(request, "search", *where),
+        "events_url": api_url(request, "search_events", *where),
+        "name": search.name,
+        "state": search.state,
+        "has_ended": search.has_ended,
+        "phase": search.phase,
+        "progress": search.progress,
+        "doing": search.doing,
+        "error": search.error,
+        "environment": None if version is None else parts.environment_ref(version),
+        "rubric": None if rubric is None else parts.rubric_ref(rubric),
+        "model": None if search.model is None else parts.model_ref(search.model),
+        "seed_harness": parts.harness_ref(search.seed_harness),
+        "settings": search.settings,
+        "seed": search.seed,
+        "outcome": search.outcome,
+        "created_at": search.created_at,
+        "started_at": search.started_at,
+        "ended_at": search.ended_at,
+    }

@@ -1,0 +1,62 @@
+"""Long work that people steer: what a search, a climb and a training job have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from django.http import HttpResponseBase
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from orchestrator.api import following
+from orchestrator.api.base import Endpoint, actor_of, conflicts, found
+from orchestrator.projects.access import project_for_edit, project_for_view
+from orchestrator.projects.models import Project, User
+
+
+class Steered(Endpoint):
+    """Addresses of one piece of work, which a subclass names."""
+
+    @staticmethod
+    def work_in(project: Project) -> Any:
+        """The query of the work of a project."""
+        raise NotImplementedError
+
+    @staticmethod
+    def told(request: Request, work: Any) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+
+class Detail(Steered):
+    def answered(self, request: Request, project_id: int, pk: int) -> Response:
+        project = project_for_view(request.user, project_id)
+        return Response(self.told(request, found(self.work_in(project), pk=pk)))
+
+
+class Action(Steered):
+    actions: ClassVar[Mapping[str, Callable[..., Any]]]
+    """By the last word of the address; each takes `actor` and the work under `subject`."""
+    subject: ClassVar[str]
+
+    def done(self, request: Request, project_id: int, pk: int, action: str) -> Response:
+        """409 where its state does not let it."""
+        project = project_for_edit(request.user, project_id)
+        work = found(self.work_in(project), pk=pk)
+        actor: User = actor_of(request)
+        with conflicts():
+            self.actions[action](actor=actor, **{self.subject: work})
+        return Response(self.told(request, found(self.work_in(project), pk=pk)), status=202)
+
+
+class Events(Steered):
+    @staticmethod
+    def page(request: Request, work: Any) -> str:
+        raise NotImplementedError
+
+    def answered(self, request: Request, project_id: int, pk: int) -> HttpResponseBase:
+        project = project_for_view(request.user, project_id)
+        work = found(self.work_in(project).select_related("stream"), pk=pk)
+        return following.events_answer(
+            request, work.stream, has_ended=work.has_ended, html_url=self.page(request, work)
+        )

@@ -1,0 +1,77 @@
+"""A project with one of everything that an address can name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orchestrator.environments.models import EnvironmentCheck
+from orchestrator.events.services import create_stream
+from orchestrator.grading.models import Regrade, RegradedScore, RubricDraft
+from orchestrator.projects.models import Project, User
+from orchestrator.review.models import Annotation, ReviewItem, ReviewQueue
+from rubrics.models import Rubric
+from tests.web.build import (
+    make_climb,
+    make_rollout,
+    make_run,
+    make_trace,
+    make_training_job,
+    tasks_of,
+)
+from training.models import Checkpoint
+
+
+def furnish(project: Project, user: User) -> dict[str, Any]:
+    """Values of the names in addresses."""
+    run = make_run(project)
+    rollout = make_rollout(run, tasks_of(run)[0])
+    make_trace(rollout)
+    climb = make_climb(project)
+    assert climb.search is not None
+    job = make_training_job(project)
+    Checkpoint.objects.create(training_job=job, step=1, path="")
+    rubric = run.rubric_version.rubric
+    RubricDraft.objects.create(rubric=rubric, spec=run.rubric_version.spec)
+    regrade = Regrade.objects.create(
+        project=project,
+        rubric=rubric,
+        version=run.rubric_version,
+        spec=run.rubric_version.spec,
+        purpose="regrade",
+        state="completed",
+        selection={"text": "1 rollout", "rollouts": [rollout.pk]},
+        n_total=1,
+        stream=create_stream(project=project, kind="regrade"),
+    )
+    RegradedScore.objects.create(regrade=regrade, rollout=rollout, state="scored", score=0.5)
+    queue = ReviewQueue.objects.create(
+        project=project, name="queue", rubric_version=run.rubric_version
+    )
+    item = ReviewItem.objects.create(queue=queue, rollout=rollout)
+    Annotation.objects.create(
+        rollout=rollout, rubric=rubric, criterion="correct", user=user, state="scored", value=1.0
+    )
+    check = EnvironmentCheck.objects.create(version=run.environment_version, state="completed")
+    return {
+        "project_id": project.pk,
+        "slug": run.environment_version.environment.slug,
+        "number": 1,
+        "check_id": check.pk,
+        "rubric_id": rubric.pk,
+        "regrade_id": regrade.pk,
+        "harness_id": rollout.harness_id,
+        "model_id": run.model_id,
+        "run_id": run.pk,
+        "rollout_id": rollout.pk,
+        "search_id": climb.search.pk,
+        "climb_id": climb.pk,
+        "job_id": job.pk,
+        "step": 1,
+        "queue_id": queue.pk,
+        "item_id": item.pk,
+        "round": 0,
+    }
+
+
+def rubric_of(project: Project) -> Rubric:
+    return Rubric.objects.filter(project=project).earliest("pk")
