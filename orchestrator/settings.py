@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ BROKER_URL = env_secret("BROKER_URL")
 # --- web ------------------------------------------------------------------------------------
 DEBUG = env_bool("SWITCHBACK_DEBUG", default=False)
 SECRET_KEY = env_secret("SECRET_KEY") or kept_secret(DATA_DIR / "secret_key")
+# Keys before it: they still open sessions and secrets, and sign nothing new.
+SECRET_KEY_FALLBACKS = [key for key in (env_secret("SECRET_KEY_PREVIOUS") or "").split(",") if key]
 PORT = env_int("SWITCHBACK_PORT", default=8000)
 ALLOWED_HOSTS = env_list("SWITCHBACK_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env_list("SWITCHBACK_TRUSTED_ORIGINS", default=[])
@@ -55,6 +58,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "axes",
     "csp",
     "django_filters",
     "django_htmx",
@@ -74,6 +78,7 @@ INSTALLED_APPS = [
     "orchestrator.trainings",
     "orchestrator.searches",
     "orchestrator.climbs",
+    "orchestrator.gates",
     "orchestrator.tryouts",
     "orchestrator.judging",
     "orchestrator.grading",
@@ -96,6 +101,8 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    # Last: it turns the refusal of its backend into a page.
+    "axes.middleware.AxesMiddleware",
 ]
 
 TEMPLATES: list[dict[str, Any]] = [
@@ -137,8 +144,28 @@ X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env_bool("SWITCHBACK_HTTPS", default=False)
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if SESSION_COOKIE_SECURE else None
+SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE
+# Asked by load balancers from inside, without TLS.
+SECURE_REDIRECT_EXEMPT = [r"^healthz$"]
+SECURE_HSTS_SECONDS = (
+    env_int("SWITCHBACK_HSTS_S", default=31_536_000) if SESSION_COOKIE_SECURE else 0
+)
+# Other hosts below the same domain are not ours to promise TLS for.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 
 AUTH_USER_MODEL = "projects.User"
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
+# Guessing passwords: after so many failures a name waits, at the address that they came from.
+AXES_FAILURE_LIMIT = env_int("SWITCHBACK_LOGIN_FAILURES", default=10)
+AXES_COOLOFF_TIME = timedelta(minutes=15)
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_ON_SUCCESS = True
+AXES_DISABLE_ACCESS_LOG = True
+AXES_LOCKOUT_TEMPLATE = "registration/locked.html"
+AXES_VERBOSE = False
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"

@@ -4,6 +4,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.http import Http404
 from django.test import Client
+from django.urls import reverse
 
 from orchestrator.projects.access import role_in
 from orchestrator.projects.models import ApiToken, Role, User
@@ -71,6 +72,6 @@ def test_a_token_ends_once_and_only_by_those_who_may(people: People) -> None:
 
 
 def test_signing_in_needs_the_password(people: People) -> None:
-    client = Client()
-    assert not client.login(username=people.owner.username, password="guess")
-    assert client.login(username=people.owner.username, password=PASSWORD)
+    client, given = Client(), {"username": people.owner.username}
+    assert client.post(reverse("login"), {**given, "password": "guess"}).status_code == 200
+    assert client.post(reverse("login"), {**given, "password": PASSWORD}).status_code == 302
