@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 from django.conf import settings
+from django.core.management import CommandError, call_command
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -207,3 +208,12 @@ def test_a_trainer_that_always_fails_ends_the_grid_and_names_its_log(
 
 def test_names_of_cells_are_folders() -> None:
     assert Cell(3, 0.005).name == "s3-l0.005"
+
+
+def test_the_full_command_runs_where_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far as to its first need, a model: that door had once no way in."""
+    monkeypatch.setattr(settings, "MODEL_DIR", tmp_path / "missing")
+    with pytest.raises(CommandError, match="no model|isolation|bubblewrap"):
+        call_command("reproduce", "echo", full=True, out=tmp_path / "results", size="small")

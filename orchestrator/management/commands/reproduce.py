@@ -73,9 +73,11 @@ class Command(BaseCommand):
         if not all(claim.holds for claim in stated):
             raise CommandError("Not everything that ECHO claims was seen.")
 
-    def _full(self, console: Console, *, size: str, report: bool, **options: Any) -> None:
+    def _full(
+        self, console: Console, *, size: str, report: bool, out: Path | None, **options: Any
+    ) -> None:
         chosen = SIZES[size]
-        out = options["out"] or Path(settings.DATA_DIR) / "reproduction" / size
+        out = out or Path(settings.DATA_DIR) / "reproduction" / size
         lines = read_results(out, chosen) if report else self._run(chosen, out, **options)
         if not lines:
             raise CommandError(f"{out / 'results.jsonl'}: no results of the size {size}")
