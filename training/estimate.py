@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from training.errors import ConfigurationError
-from training.manifest import Manifest
+from training.manifest import LoraPart, Manifest
 
 RUNTIME_BYTES = 360e6
 """Interpreter, torch and what it keeps."""
@@ -104,7 +104,9 @@ def estimate(manifest: Manifest, shape: ModelShape, pace: Pace) -> Estimate:
     rollouts = manifest.budgets.steps * manifest.batch.groups_per_step * manifest.batch.group_size
     tokens = pace.tokens_per_rollout or 400.0
     flops = CUDA_FLOPS if is_cuda else CPU_FLOPS
-    rate = pace.update_tokens_per_s or flops / (4.0 * shape.parameters)
+    # Per weight: two operations forward, two back to the inputs, two to the weight itself.
+    per_weight = 4.0 if manifest.lora is not None else 6.0
+    rate = pace.update_tokens_per_s or flops / (per_weight * shape.parameters)
     rollout_s = pace.rollout_s
     if rollout_s is None:
         # Decoding takes two operations per weight and runs at about half the rate of training.
@@ -124,9 +126,18 @@ def estimate(manifest: Manifest, shape: ModelShape, pace: Pace) -> Estimate:
 
 
 def memory_bytes(manifest: Manifest, shape: ModelShape) -> float:
-    """Peak of the trainer: weights, adapters with moments, activations, one chunk of logits."""
+    """Peak of a process of the trainer: weights, what is trained with its gradient, moments and
+    masters, activations, one chunk of logits."""
     width = 2.0 if manifest.model.dtype == "bfloat16" else 4.0
-    adapters = _adapter_parameters(manifest, shape)
+    weights = width * shape.parameters
+    if manifest.lora is None:
+        # Gradient, two moments, and the master of what is not in fp32 itself.
+        trained = (width + 8.0 + (4.0 if width < 4.0 else 0.0)) * shape.parameters
+    else:
+        trained = 16.0 * _adapter_parameters(manifest.lora, shape)
+    if manifest.execution.shard == "fsdp2":
+        in_shards = shape.body / shape.parameters * (1.0 - 1.0 / manifest.execution.processes)
+        weights, trained = weights * (1.0 - in_shards), trained * (1.0 - in_shards)
     tokens = manifest.batch.budget_tokens
     per_token = shape.layers * shape.hidden * BYTES_PER_UNIT * width / 4.0
     if manifest.execution.is_checkpointed:
@@ -135,10 +146,10 @@ def memory_bytes(manifest: Manifest, shape: ModelShape) -> float:
     is_cuda = manifest.execution.device.startswith("cuda")
     runtime = CUDA_RUNTIME_BYTES if is_cuda else RUNTIME_BYTES
     chunk = manifest.batch.head_chunk * shape.vocabulary * 12.0
-    return width * shape.parameters + 16.0 * adapters + tokens * per_token + chunk + runtime
+    return weights + trained + tokens * per_token + chunk + runtime
 
 
-def _adapter_parameters(manifest: Manifest, shape: ModelShape) -> int:
+def _adapter_parameters(lora: LoraPart, shape: ModelShape) -> int:
     widths = {
         "q_proj": (shape.hidden, shape.hidden),
         "k_proj": (shape.hidden, shape.kv_width),
@@ -148,8 +159,8 @@ def _adapter_parameters(manifest: Manifest, shape: ModelShape) -> int:
         "up_proj": (shape.hidden, shape.intermediate),
         "down_proj": (shape.intermediate, shape.hidden),
     }
-    one = sum(sum(widths[name]) for name in manifest.lora.targets if name in widths)
-    return manifest.lora.rank * shape.layers * one
+    one = sum(sum(widths[name]) for name in lora.targets if name in widths)
+    return lora.rank * shape.layers * one
 
 
 def _words(seconds: float) -> str:

@@ -33,7 +33,8 @@ class ModelPart:
     """Of the weights file, where the submitter knows it; recorded, and checked if not empty."""
     dtype: str = "float32"
     initial_adapter: str | None = None
-    """An adapter folder to go on from; its rank and alpha must be those of `lora`."""
+    """An adapter folder to go on from; its rank and alpha must be those of `lora`, so not with
+    `lora: null`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,8 @@ class Manifest:
     """Everything that decides the result of a training job."""
 
     model: ModelPart
-    lora: LoraPart = field(default_factory=LoraPart)
+    lora: LoraPart | None = field(default_factory=LoraPart)
+    """None trains every weight: checkpoints and published versions are whole models then."""
     objective: ObjectiveSpec = field(default_factory=ObjectiveSpec)
     lambda_schedule: Mapping[str, Any] | None = None
     """JSON form of `schedule.CoefficientSchedule`; None: constant at objective.lambda_env."""
@@ -185,7 +187,7 @@ class Manifest:
     def validate(self) -> None:
         """Refuse what can only be a mistake; raises ConfigurationError."""
         positive = {
-            "lora.rank": self.lora.rank,
+            "lora.rank": 1 if self.lora is None else self.lora.rank,
             "optimiser.rate.base": self.optimiser.rate.base,
             "batch.groups_per_step": self.batch.groups_per_step,
             "batch.group_size": self.batch.group_size,
@@ -213,6 +215,11 @@ class Manifest:
                 raise ConfigurationError(f"manifest.{name}: {count} is not 0 or more")
         if not 0.0 <= self.evaluation.min_coverage <= 1.0:
             raise ConfigurationError("manifest.evaluation.min_coverage: must be between 0 and 1")
+        if self.lora is None and self.model.initial_adapter is not None:
+            raise ConfigurationError(
+                "manifest.model.initial_adapter: where every weight is trained (lora: null), go on "
+                "from merged weights: a model folder in model.folder"
+            )
         if self.objective.lambda_env < 0:
             raise ConfigurationError("manifest.objective.lambda_env: must be 0 or more")
         if self.execution.backend not in ("local", "torchrun", "tinker"):
@@ -230,7 +237,7 @@ class Manifest:
             raise ConfigurationError(
                 f"manifest.execution.shard: {self.execution.shard!r} is not one of ddp, fsdp2"
             )
-        if self.execution.backend == "local" and self.execution.shard != "ddp":
+        if self.execution.backend != "torchrun" and self.execution.shard != "ddp":
             raise ConfigurationError(
                 f"manifest.execution.shard: {self.execution.shard} needs the backend torchrun"
             )
@@ -260,6 +267,8 @@ class Manifest:
             raise ConfigurationError(
                 f"manifest.tinker.base_url: {self.tinker.base_url!r} is no http(s) address"
             )
+        if self.lora is None:
+            raise ConfigurationError("manifest.lora: null, but a Tinker server trains adapters")
         if not self.tinker.timeout_s > 0:
             raise ConfigurationError("manifest.tinker.timeout_s: must be positive")
         for name in ("policy_temperature", "env_temperature"):

@@ -158,3 +158,19 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path, tiny_folder: Path) 
     with pytest.raises(ConfigurationError, match="no model to train there"):
         ModelShape.of_folder(tmp_path)
     assert ModelShape.of_folder(tiny_folder).layers == 2
+
+
+def test_every_weight_takes_what_it_is_trained_with() -> None:
+    adapters, full = a_manifest(), replace(a_manifest(), lora=None)
+    more = estimate(full, SMOLLM2, Pace()).memory_mb - estimate(adapters, SMOLLM2, Pace()).memory_mb
+    # Gradient and two moments in fp32, less what the adapters took.
+    assert more == pytest.approx(12e-6 * SMOLLM2.parameters, rel=0.1)
+    shared = replace(
+        full, execution=replace(full.execution, backend="torchrun", processes=4, shard="fsdp2")
+    )
+    saved = estimate(full, SMOLLM2, Pace()).memory_mb - estimate(shared, SMOLLM2, Pace()).memory_mb
+    assert saved == pytest.approx(16e-6 * SMOLLM2.body * 3 / 4, rel=0.01)
+    assert (
+        estimate(full, SMOLLM2, Pace()).seconds_high
+        > estimate(adapters, SMOLLM2, Pace()).seconds_high
+    )

@@ -20,7 +20,7 @@ from typing import Any
 import tomli_w
 
 from training.errors import ConfigurationError
-from training.manifest import Manifest, OptimiserPart
+from training.manifest import LoraPart, Manifest, OptimiserPart
 from training.schedule import RateKind
 from training.types import (
     AdvantageMode,
@@ -90,6 +90,19 @@ class Export:
         return "\n".join(head) + "\n\n" + tomli_w.dumps(dict(self.config))
 
 
+def _trained(lora: LoraPart | None) -> dict[str, Any]:
+    """Without a `lora` section prime-rl trains every weight."""
+    if lora is None:
+        return {}
+    return {
+        "lora": {
+            "rank": lora.rank,
+            "alpha": float(lora.alpha),
+            "target_modules": list(lora.targets),
+        }
+    }
+
+
 def export(manifest: Manifest, place: Place) -> Export:
     """The job as prime-rl runs it. Raises ConfigurationError for what it cannot be told."""
     _check(manifest, place)
@@ -99,13 +112,7 @@ def export(manifest: Manifest, place: Place) -> Export:
         "seq_len": place.seq_len,
         "model": {"name": place.model},
         "trainer": {
-            "model": {
-                "lora": {
-                    "rank": manifest.lora.rank,
-                    "alpha": float(manifest.lora.alpha),
-                    "target_modules": list(manifest.lora.targets),
-                }
-            },
+            "model": _trained(manifest.lora),
             "optim": _optimiser(manifest.optimiser),
             "scheduler": _scheduler(manifest),
             "loss": _loss(objective),

@@ -32,7 +32,7 @@ from types import FrameType
 
 from training import selection
 from training.backends.base import AdamSpec, JobSession
-from training.backends.local import ADAPTER_FOLDER
+from training.backends.local import ADAPTER_FOLDER, MODEL_FOLDER
 from training.behaviour import behaviour_metrics
 from training.checkpoint import (
     latest_checkpoint,
@@ -74,6 +74,7 @@ from training.records import write_record
 from training.rows import read_rows
 from training.schedule import CoefficientSchedule, learning_rate
 from training.tokenizer import ChatTokenizer
+from training.trainable import MODEL_FILE
 from training.types import ObjectiveSpec, Row
 from training.volatile import mark_volatile
 
@@ -153,6 +154,8 @@ class Runner:
         """Of a checkpoint; what is published has it under the same name."""
         if self.manifest.tinker is not None:
             return Path(ADAPTER_FOLDER, "tinker.json")
+        if self.manifest.lora is None:
+            return Path(MODEL_FOLDER, MODEL_FILE)
         return Path(ADAPTER_FOLDER, WEIGHTS_FILE)
 
     def _restore(self) -> int:

@@ -51,7 +51,9 @@ def model_spec(manifest: Manifest) -> ModelSpec:
     initial = manifest.model.initial_adapter
     return ModelSpec(
         folder=Path(manifest.model.folder),
-        lora=LoraSpec(
+        lora=None
+        if manifest.lora is None
+        else LoraSpec(
             rank=manifest.lora.rank,
             alpha=manifest.lora.alpha,
             seed=manifest.seed,

@@ -16,7 +16,7 @@ from training.jobs.events import EventLog
 from training.jobs.folder import JobFolder, write_json
 from training.manifest import Manifest
 from training.tinker.conformance import Conformance, probe
-from training.tinker.connection import service_of
+from training.tinker.connection import finish, service_of
 from training.tinker.routes import Chosen, choose
 
 KEY_VARIABLE = "TINKER_API_KEY"
@@ -29,16 +29,14 @@ def open_session(
     """Raises ConfigurationError where the server computes something else than ECHO, and
     RemoteError where it does not answer."""
     part = manifest.tinker
-    assert part is not None  # by Manifest.validate
+    assert part is not None and manifest.lora is not None  # by Manifest.validate
     os.environ.setdefault("TINKER_TELEMETRY", "0")
     key = os.environ.get(KEY_VARIABLE, "")
     service = service_of(part.base_url, key)
     try:
         found = probe(service, part.model, timeout_s=part.timeout_s, on_wait=on_wait)
     finally:
-        close = getattr(service, "close", None)
-        if close is not None:
-            close()
+        finish(service)
     chosen = choose(
         manifest.objective,
         allowed=found.routes,
