@@ -5,7 +5,8 @@ out:
 
     GET    /health                 200 when the model is loaded; process id and counters
     GET    /v1/models              base model and adapters
-    POST   /v1/adapters            {"name", "path"}: load a LoRA folder in PEFT format
+    POST   /v1/adapters            {"name", "path"}: load a LoRA folder in PEFT format, or the
+                                   folder of a whole model with the same tokenizer
     DELETE /v1/adapters/<name>
     POST   /v1/completions         prompt: text or token ids
     POST   /v1/chat/completions    messages, through the model's chat template
@@ -44,6 +45,7 @@ import torch
 import uvicorn
 
 from training.engine.api import create_app
+from training.engine.fleet import MAX_MODELS, Fleet
 from training.engine.scheduler import Limits, Sampler
 
 GRACE_S = 5
@@ -106,6 +108,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--max-rows", type=int, default=Limits.max_rows)
     parser.add_argument("--max-waiting", type=int, default=Limits.max_waiting)
     parser.add_argument("--max-adapters", type=int, default=Limits.max_adapters)
+    parser.add_argument(
+        "--max-models", type=int, default=MAX_MODELS, help="whole models beside the base"
+    )
     parser.add_argument("--kv-tokens", type=int, default=Limits.kv_tokens)
     parser.add_argument(
         "--detached", action="store_true", help="live on when the parent process ends"
@@ -133,7 +138,7 @@ def main(arguments: list[str] | None = None) -> int:
     seconds = round(time.monotonic() - begin, 2)
     log.info("model loaded", extra={"fields": {"model": options.name, "duration_s": seconds}})
     uvicorn.run(
-        create_app(sampler),
+        create_app(Fleet(sampler, options.model, max_models=options.max_models)),
         host=options.host,
         port=options.port,
         log_config=None,

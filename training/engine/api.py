@@ -69,9 +69,14 @@ class Serving(Protocol):
     Errors are those of the scheduler.
     """
 
-    name: str
-    tokenizer: ChatTokenizer
-    counters: Counters
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def tokenizer(self) -> ChatTokenizer: ...
+
+    @property
+    def counters(self) -> Counters: ...
 
     @property
     def context(self) -> int: ...
