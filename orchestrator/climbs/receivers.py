@@ -8,13 +8,13 @@ from django.db.models import Q
 from django.dispatch import receiver
 from django.utils import timezone
 
-from optimizer.models import Search, SearchRun
+from optimizer.models import Search, SearchRun, SearchState
 from orchestrator.climbs.asking import settle_run
 from orchestrator.climbs.curricula import learn_from
 from orchestrator.climbs.harness_search import climb_of, note_run, note_words
 from orchestrator.climbs.models import ClimbRun, Phase
 from orchestrator.climbs.progress import note_progress
-from orchestrator.climbs.services import queue_advance
+from orchestrator.climbs.services import pause_climb_for, queue_advance
 from orchestrator.climbs.watch import queue_look, queue_watch
 from orchestrator.grading.models import Regrade
 from orchestrator.grading.signals import regrade_ended
@@ -74,6 +74,8 @@ def on_search_said(search: Search, text: str, **_: Any) -> None:
 @receiver(search_stopped, sender=Search)
 def on_search_stopped(search: Search, **_: Any) -> None:
     climb = climb_of(search)
+    if climb is not None and search.state == SearchState.PAUSED and search.error:
+        pause_climb_for(climb=climb, reason=search.error, fence=None)
     if climb is not None and search.has_ended:
         at = (search.ended_at or timezone.now()).timestamp()
         queue_advance(climb_id=climb.pk, after=f"search-{search.pk}-{at:.6f}")

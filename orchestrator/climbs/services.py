@@ -21,7 +21,7 @@ from orchestrator.climbs.models import (
 )
 from orchestrator.climbs.settings import ClimbSettings
 from orchestrator.environments.models import EnvironmentVersion
-from orchestrator.events.services import NewEvent, append, create_stream
+from orchestrator.events.services import Fence, NewEvent, append, create_stream, hold_fence
 from orchestrator.grading.hacking import acknowledge_all
 from orchestrator.jobs import services as jobs
 from orchestrator.projects.access import require
@@ -103,6 +103,24 @@ def pause_climb(*, actor: User, climb: Climb) -> None:
             climb, (ClimbState.QUEUED, ClimbState.RUNNING), ClimbState.PAUSED, "cannot be paused"
         )
         pause_search_of(climb)
+
+
+def pause_climb_for(*, climb: Climb, reason: str, fence: Fence | None) -> None:
+    """Switchback's own pause: as a person's, with a reason that the ladder shows."""
+    with transaction.atomic():
+        if fence is not None:
+            hold_fence(fence)
+        paused = Climb.objects.filter(
+            pk=climb.pk, state__in=(ClimbState.QUEUED, ClimbState.RUNNING)
+        ).update(state=ClimbState.PAUSED)
+        if not paused:
+            return
+        pause_search_of(climb)
+        events = [
+            NewEvent("climb.state", {"state": ClimbState.PAUSED, "error": ""}),
+            NewEvent("decision", {"text": f"Paused: {reason}"}),
+        ]
+        append(stream_id=climb.stream_id, items=events, fence=fence)
 
 
 def resume_climb(*, actor: User, climb: Climb) -> None:

@@ -15,7 +15,7 @@ from orchestrator.climbs.asking import ask_for_run
 from orchestrator.climbs.curricula import training_tasks
 from orchestrator.climbs.learning import rewards_of_run
 from orchestrator.climbs.models import Climb, ClimbState, Rung, RungKind
-from orchestrator.climbs.services import fail_climb, queue_advance
+from orchestrator.climbs.services import fail_climb, pause_climb_for, queue_advance
 from orchestrator.climbs.settings import ClimbSettings
 from orchestrator.environments.models import Task
 from orchestrator.events.services import Fence, NewEvent, append, hold_fence
@@ -69,8 +69,7 @@ def _create_job(climb: Climb, rung: Rung, fence: Fence) -> TrainingJob:
                     "decision",
                     {
                         "text": (
-                            "Turn to weights: LoRA rank "
-                            f"{settings.lora_rank}, {settings.steps} steps of "
+                            f"Turn to weights: {settings.trained}, {settings.steps} steps of "
                             f"{settings.groups} × {settings.samples} rollouts, "
                             f"λ {settings.env_loss_weight:g} ({settings.env_normalisation})."
                         )
@@ -142,16 +141,7 @@ class ClimbOrigin:
         append(stream_id=self._climb.stream_id, items=events, fence=fence)
 
     def pause(self, reason: str, fence: Fence | None) -> None:
-        """As a person would: work in hand ends first, and a person lets it go on."""
-        paused = Climb.objects.filter(
-            pk=self._climb.pk, state__in=(ClimbState.QUEUED, ClimbState.RUNNING)
-        ).update(state=ClimbState.PAUSED)
-        if paused:
-            events = [
-                NewEvent("climb.state", {"state": ClimbState.PAUSED, "error": ""}),
-                NewEvent("decision", {"text": f"Paused: the training may collapse. {reason}"}),
-            ]
-            append(stream_id=self._climb.stream_id, items=events, fence=fence)
+        pause_climb_for(climb=self._climb, reason=reason, fence=fence)
 
     def ended(self, job: TrainingJob) -> None:
         """A run that was asked for just before a kill may not be known to the job yet."""

@@ -121,6 +121,22 @@ class Invitation(models.Model):
         return f"{self.prefix}… ({self.role})"
 
 
+class ProjectLimits(models.Model):
+    """Caps of a project's day; None is no cap. Read by `orchestrator.runs.limits`."""
+
+    project = models.OneToOneField(Project, on_delete=models.CASCADE, related_name="limits")
+    rollouts_per_day = models.PositiveIntegerField(null=True, blank=True)
+    usd_per_day = models.FloatField(null=True, blank=True)
+    """On rollouts, by the prices of their endpoints."""
+
+    class Meta:
+        verbose_name = "limits"
+        verbose_name_plural = "limits"
+
+    def __str__(self) -> str:
+        return f"limits of {self.project_id}"
+
+
 class AuditEntry(models.Model):
     """One request of a person or their token that changed something, or was refused to.
 

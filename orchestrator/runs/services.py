@@ -23,7 +23,7 @@ from orchestrator.events.services import (
 from orchestrator.jobs import services as jobs
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Project, Role, User
-from orchestrator.runs import queries
+from orchestrator.runs import limits, queries
 from orchestrator.runs.models import (
     ENDED_RUN_STATES,
     OPEN_ROLLOUT_STATES,
@@ -65,7 +65,10 @@ class RunSpec:
 
 
 def create_run(*, spec: RunSpec, plan: Sequence[PlannedRollout], key: str | None = None) -> Run:
-    """A run with all its rollouts pending; the run of that key where there is one."""
+    """A run with all its rollouts pending; the run of that key where there is one.
+
+    Raises `limits.LimitReached` if the project may not start so many today.
+    """
     if not plan:
         raise ValueError("A run needs at least one rollout.")
     with transaction.atomic():
@@ -73,6 +76,7 @@ def create_run(*, spec: RunSpec, plan: Sequence[PlannedRollout], key: str | None
             existing = Run.objects.filter(key=key).first()
             if existing is not None:
                 return existing
+        limits.check(spec.project.pk, len(plan))
         run = Run.objects.create(
             project=spec.project,
             stream=create_stream(project=spec.project, kind="run"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db import transaction
@@ -14,6 +15,7 @@ from orchestrator.agents.models import ModelEndpoint
 from orchestrator.environments.models import EnvironmentVersion, Split, Task
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Project, Role, User
+from orchestrator.runs.limits import LimitReached
 from orchestrator.runs.models import Purpose, Run
 from orchestrator.runs.services import PlannedRollout, RunSpec, create_run, start_run
 from rubrics.models import RubricVersion
@@ -63,6 +65,13 @@ def start_run_by_hand(*, actor: User, project: Project, asked: Asked) -> Run:
         raise RunRefused(
             "replicates", f"{n_rollouts:,} rollouts; a run has at most {MAX_ROLLOUTS:,}."
         )
+    try:
+        return _start(project, asked, tasks)
+    except LimitReached as reached:
+        raise RunRefused("n_tasks", str(reached)) from reached
+
+
+def _start(project: Project, asked: Asked, tasks: Sequence[Task]) -> Run:
     with transaction.atomic():
         harness = asked.harness or store_harness(
             project_id=project.pk, harness=Harness(), label="plain"

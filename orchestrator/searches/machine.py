@@ -33,6 +33,7 @@ from optimizer.search_plan import Finished, NeedEdits, NeedRollouts, next_step
 from orchestrator.environments.models import Split, Task
 from orchestrator.events.services import Fence, NewEvent
 from orchestrator.judging.accounts import BudgetExceeded
+from orchestrator.runs.limits import LimitReached
 from orchestrator.runs.models import Purpose, Run, RunState
 from orchestrator.searches import fingerprints, preflight, retries, sealed
 from orchestrator.searches.asking import ask_for_run, hold
@@ -85,6 +86,11 @@ def advance(*, search_id: int, fence: Fence) -> None:
         try:
             if not _move(search, settings, fence):
                 return
+        except LimitReached as exc:
+            with transaction.atomic():
+                hold(search, fence)
+                pause_for(search=search, reason=str(exc), fence=fence)
+            return
         except BudgetExceeded as exc:
             _budget_is_spent(search, settings, str(exc), fence)
             return

@@ -47,7 +47,7 @@ def raise_alarms(
     origin.tell(events, fence)
     reasons = [row.sentence for row in raised if row.level == Level.PAUSE]
     if pauses and reasons:
-        origin.pause(" ".join(reasons), fence)
+        origin.pause(f"The training may collapse. {' '.join(reasons)}", fence)
     return raised
 
 

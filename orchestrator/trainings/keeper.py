@@ -30,6 +30,7 @@ from orchestrator.events.models import Event
 from orchestrator.events.services import Fence, NewEvent, append, hold_fence
 from orchestrator.jobs.registry import JobContext
 from orchestrator.runs.engine import execute_run
+from orchestrator.runs.limits import LimitReached
 from orchestrator.runs.models import Purpose, Run, RunState
 from orchestrator.runs.services import PlannedRollout
 from orchestrator.trainings.alarms import raise_alarms
@@ -109,12 +110,16 @@ class Keeper:
             if (evaluation or need) and self._is_paused():
                 self._step_aside()
                 return
-            if evaluation is not None:
-                self._evaluate(evaluation)
-            elif need is not None:
-                self._answer(need)
-            else:
-                self._ctx.wait(POLL_S)
+            try:
+                if evaluation is not None:
+                    self._evaluate(evaluation)
+                elif need is not None:
+                    self._answer(need)
+                else:
+                    self._ctx.wait(POLL_S)
+            except LimitReached as reached:
+                # The need stays; seen as paused at the next turn, the job gives its device back.
+                self._origin.pause(str(reached), self._ctx.fence)
 
     def stop(self) -> None:
         if self._process is not None:

@@ -15,6 +15,7 @@ from orchestrator.web.views import (
     event_search,
     imports,
     ledger,
+    limits,
     models,
     overview,
     rollout_exports,
@@ -89,6 +90,7 @@ urlpatterns = [
     path("p/<int:project_id>/runs/start/", run_start.run_start, name="run_start"),
     path("p/<int:project_id>/runs/<int:run_id>/", runs.run_detail, name="run"),
     path("p/<int:project_id>/runs/<int:run_id>/cancel/", runs.run_cancel, name="run_cancel"),
+    path("p/<int:project_id>/rollouts/", include("orchestrator.web.rollout_list_urls")),
     path("p/<int:project_id>/rollouts/<int:rollout_id>/", rollouts.rollout_page, name="rollout"),
     path(
         "p/<int:project_id>/rollouts/<int:rollout_id>/ledger/",
@@ -195,6 +197,7 @@ urlpatterns = [
     ),
     path("p/<int:project_id>/settings/", settings.project_settings, name="settings"),
     path("p/<int:project_id>/settings/members/", include("orchestrator.web.team_urls")),
+    path("p/<int:project_id>/settings/limits/", limits.project_limits, name="limits"),
     path("p/<int:project_id>/settings/audit/", audit.audit_log, name="audit"),
     path("p/<int:project_id>/settings/audit.jsonl", audit.audit_file, name="audit_file"),
     path("p/<int:project_id>/settings/models/", models.model_list, name="models"),

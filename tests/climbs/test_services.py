@@ -28,6 +28,7 @@ from orchestrator.jobs.errors import Cancelled
 from orchestrator.jobs.execution import run_attempt
 from orchestrator.jobs.fencing import Fence
 from orchestrator.jobs.models import Job, JobState
+from orchestrator.runs.limits import set_limits
 from orchestrator.runs.models import Purpose, Run, RunState
 from orchestrator.runs.services import PlannedRollout, cancel_run
 from tests.base import People
@@ -86,6 +87,21 @@ def test_a_climb_that_is_paused_before_it_starts_starts_on_resume(people: People
     climb.refresh_from_db()
     assert climb.state == ClimbState.RUNNING
     assert climb.started_at is not None
+
+
+def test_at_the_days_cap_a_climb_pauses_with_the_reason_and_goes_on_when_let(
+    people: People, fault_url: str, make_model: MakeModel
+) -> None:
+    project_id = people.project.pk
+    set_limits(actor=people.owner, project_id=project_id, rollouts_per_day=1, usd_per_day=None)
+    climb = make_ladder(people, base_url=fault_url, model_url=make_model(never_learns).url)
+    work()
+    assert (state_of(climb), Run.objects.count()) == (ClimbState.PAUSED, 0)
+    assert "the project may start 1 a day" in told(climb, "decision")[-1]["text"]
+    set_limits(actor=people.owner, project_id=project_id, rollouts_per_day=None, usd_per_day=None)
+    resume_climb(actor=people.editor, climb=climb)
+    work(until=lambda: Run.objects.exists())
+    assert state_of(climb) == ClimbState.RUNNING
 
 
 # --- cancelling ---------------------------------------------------------------------------------

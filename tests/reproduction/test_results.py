@@ -215,5 +215,5 @@ def test_the_full_command_runs_where_it_is_told_to(
 ) -> None:
     """As far as to its first need, a model: that door had once no way in."""
     monkeypatch.setattr(settings, "MODEL_DIR", tmp_path / "missing")
-    with pytest.raises(CommandError, match="no model|isolation|bubblewrap"):
+    with pytest.raises(CommandError, match=r"no model|isolation|bubblewrap"):
         call_command("reproduce", "echo", full=True, out=tmp_path / "results", size="small")

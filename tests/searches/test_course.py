@@ -7,9 +7,10 @@ import pytest
 from optimizer.models import Budget, Candidate, Comparison, Release, SearchState
 from optimizer.store import load_harness
 from orchestrator.environments.models import Split
+from orchestrator.runs.limits import set_limits
 from orchestrator.runs.models import Rollout
 from orchestrator.searches import releases
-from orchestrator.searches.services import approve
+from orchestrator.searches.services import approve, resume_search
 from tests.base import People
 from tests.climbs.ladder import N_TEST, follows_demonstrations
 from tests.runs.conftest import MakeModel
@@ -60,4 +61,24 @@ def test_what_helps_is_found_certified_tested_and_released_on_approval(
     assert releases.roll_back(actor=people.editor, release=release) is None
     assert Release.objects.get().rolled_back_by == people.editor
     assert Comparison.objects.count() == 2
+    assert_gapless()
+
+
+def test_at_the_days_cap_a_search_pauses_with_the_reason_and_goes_on_when_let(
+    people: People, fault_url: str, make_model: MakeModel
+) -> None:
+    model = make_model(follows_demonstrations)
+    project_id = people.project.pk
+    set_limits(actor=people.owner, project_id=project_id, rollouts_per_day=1, usd_per_day=None)
+    search = make_search(people, base_url=fault_url, model_url=model.url)
+    work()
+    search.refresh_from_db()
+    assert search.state == SearchState.PAUSED
+    assert "rollouts are asked for; the project may start 1 a day" in search.error
+    assert Rollout.objects.count() <= 1
+    set_limits(actor=people.owner, project_id=project_id, rollouts_per_day=None, usd_per_day=None)
+    resume_search(actor=people.editor, search=search)
+    work()
+    search.refresh_from_db()
+    assert (search.state, search.error) == (SearchState.AWAITING_APPROVAL, "")
     assert_gapless()

@@ -92,6 +92,7 @@ def world(people: People) -> World:
             "certificate": [climb.pk, 1],
             "settings": [],
             "members": [],
+            "limits": [],
             "models": [],
             "environment_network": [environment.slug],
         },
@@ -130,6 +131,7 @@ PAGES = [
     "certificate",
     "settings",
     "members",
+    "limits",
     "models",
     "environment_network",
 ]
