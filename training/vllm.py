@@ -1,16 +1,15 @@
-"""Sampling from a vLLM server by URL, with adapters of pinned versions.
+"""A client of one vLLM server, by its HTTP API: tokens in, tokens out, adapters by name.
 
-Tokens in, tokens out: prompts go as ids, and ids come back with the log-prob of each. A published
-adapter gets a name of its own that carries its version, so no cache of the server can serve another
-one under it; the server keeps as many as rows may be stale, and older ones are unloaded first. The
-list of served models is read before sampling: a version that is not there is an error, never the
-base model in its place.
+Prompts go as ids, and ids come back with the log-prob of each. What the server does beside drawing
+from the distribution is switched off in every request, since a model's `generation_config` may
+switch it on. The model that answers has to be the one that was asked: another one, or an answer
+without ids and log-probs, is an error and never taken for a sample.
 
-The server is started with `--enable-lora`, `--max-loras` of at least the staleness plus one, and
-`VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`. Its log-probs are those of the raw logits unless it runs
-with `--logprobs-mode processed_logprobs`; then only may the temperature differ from 1.
+The server is started with `--enable-lora`, `--max-lora-rank` and `--max-loras` for what is trained,
+and `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`. Its log-probs are those at temperature 1 unless it runs
+with `--logprobs-mode processed_logprobs`, when they are those of the distribution drawn from.
 
-Written against vLLM's documented HTTP API and tested against a stand-in: no server was at hand.
+Written against vLLM's documented API and tested against a stand-in: no server was at hand.
 """
 
 from __future__ import annotations
@@ -20,11 +19,34 @@ import math
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training.errors import ConfigurationError, SamplerError
+from training.errors import SamplerError
+
+PLAIN = {
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "repetition_penalty": 1.0,
+}
+"""Drawn from the whole distribution as it is."""
+SEEDS = 2**63
+
+
+class NotServed(SamplerError):
+    """The server has no model of this name."""
+
+
+class Refused(SamplerError):
+    """The server will not serve this request, however often it is asked."""
+
+
+class TooSlow(SamplerError):
+    """No answer in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,136 +55,109 @@ class Sampled:
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
+    text: str
+    """Before the stop string, without special tokens."""
     is_truncated: bool
     """It ran into `max_tokens`."""
-    weight_version: str
+    stop: str | None
+    """The stop string that ended it, if one did."""
 
 
-@dataclass(slots=True)
-class VllmSampler:
-    """A client of one server; not for use by several threads."""
+@dataclass(frozen=True, slots=True)
+class VllmServer:
+    """Requests to one server; may be shared by threads."""
 
     url: str
     """Up to and without `/v1`."""
-    base_model: str
-    """The name that the server gives the base model."""
-    max_staleness: int = 1
-    """Versions that rows may be behind; that many adapters and the newest are kept."""
-    is_processed: bool = False
-    """The server runs with `--logprobs-mode processed_logprobs`."""
-    timeout_s: float = 600.0
     api_key: str = ""
-    _loaded: list[str] = field(default_factory=list)
+    timeout_s: float = 60.0
+    """Of what is not sampling."""
 
-    def publish(self, version: str, folder: Path) -> None:
-        """Serve an adapter folder as `version` from now on; a second call does nothing.
+    def served(self) -> dict[str, str]:
+        """Names of models and adapters, each with the folder or name that it was loaded from."""
+        cards = self._call("/v1/models", None, self.timeout_s).get("data") or []
+        return {str(card["id"]): str(card.get("root") or "") for card in cards}
 
-        The folder must be readable under the same path by the server. Raises SamplerError.
-        """
-        if version in self._served():
-            if version not in self._loaded:
-                self._loaded.append(version)
+    def load(self, name: str, folder: Path) -> None:
+        """Serve an adapter's folder, which the server must see under the same path."""
+        self._call(
+            "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)}, self.timeout_s
+        )
+        if name not in self.served():
+            raise SamplerError(f"{self.url}: {name} was loaded and is not served")
+
+    def unload(self, name: str) -> None:
+        """Forget an adapter; one that is not there is forgotten already."""
+        try:
+            self._call("/v1/unload_lora_adapter", {"lora_name": name}, self.timeout_s)
+        except NotServed:
             return
-        while len(self._loaded) > self.max_staleness:
-            self._post("/v1/unload_lora_adapter", {"lora_name": self._loaded[0]})
-            self._loaded.pop(0)
-        self._post("/v1/load_lora_adapter", {"lora_name": version, "lora_path": str(folder)})
-        if version not in self._served():
-            raise SamplerError(f"{self.url}: {version} was loaded and is not served")
-        self._loaded.append(version)
 
-    def sample(
+    def complete(
         self,
-        prompts: Sequence[Sequence[int]],
+        prompt: Sequence[int],
         *,
-        n: int,
+        model: str,
         max_tokens: int,
-        version: str = "",
         temperature: float = 1.0,
         seed: int | None = None,
-    ) -> list[list[Sampled]]:
-        """`n` completions per prompt from `version` (the base model without one).
+        stop: Sequence[str] = (),
+        timeout_s: float = 600.0,
+    ) -> Sampled:
+        """One completion of `prompt` by `model`.
 
-        Raises ConfigurationError for a temperature whose log-probs the server does not give, and
-        SamplerError where it fails, lacks the version, or answers without ids and log-probs.
+        Raises NotServed, Refused, TooSlow, and SamplerError where asking again may help.
         """
-        if temperature != 1.0 and not self.is_processed:
-            raise ConfigurationError(
-                f"temperature: {temperature} needs a server with --logprobs-mode "
-                "processed_logprobs; its log-probs are those at 1 otherwise"
-            )
-        model = version or self.base_model
-        served = self._served()
-        if model not in served:
-            raise SamplerError(f"{self.url}: {model} is not served, there are {', '.join(served)}")
-        return [
-            self._completions(list(prompt), model, n, max_tokens, temperature, seed, index)
-            for index, prompt in enumerate(prompts)
-        ]
-
-    def _completions(
-        self,
-        prompt: list[int],
-        model: str,
-        n: int,
-        max_tokens: int,
-        temperature: float,
-        seed: int | None,
-        index: int,
-    ) -> list[Sampled]:
         request: dict[str, Any] = {
+            **PLAIN,
             "model": model,
-            "prompt": prompt,
-            "n": n,
+            "prompt": list(prompt),
+            "n": 1,
             "max_tokens": max_tokens,
             "temperature": temperature,
-            "top_p": 1.0,
-            "top_k": 0,
+            "stop": list(stop),
             "logprobs": 0,
             "return_token_ids": True,
         }
         if seed is not None:
-            request["seed"] = seed + index
-        answer = self._post("/v1/completions", request)
+            request["seed"] = seed % SEEDS
+        answer = self._call("/v1/completions", request, timeout_s)
         if answer.get("model", model) != model:
             raise SamplerError(f"{self.url}: asked for {model}, {answer['model']} answered")
         choices = answer.get("choices") or []
-        if len(choices) != n:
-            raise SamplerError(f"{self.url}: asked for {n} completions, got {len(choices)}")
-        return [self._sampled(choice, prompt, model) for choice in choices]
+        if len(choices) != 1:
+            raise SamplerError(f"{self.url}: asked for one completion, got {len(choices)}")
+        return self._sampled(choices[0], list(prompt))
 
-    def _sampled(self, choice: dict[str, Any], prompt: list[int], model: str) -> Sampled:
+    def _sampled(self, choice: dict[str, Any], prompt: list[int]) -> Sampled:
         ids = choice.get("token_ids")
         logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
         if ids is None or logprobs is None:
-            raise SamplerError(
+            raise Refused(
                 f"{self.url}: no token ids or log-probs in the answer; vLLM knows return_token_ids "
                 "since 0.10.2"
             )
-        if len(ids) != len(logprobs):
-            raise SamplerError(f"{self.url}: {len(ids)} ids but {len(logprobs)} log-probs")
+        if not ids or len(ids) != len(logprobs):
+            raise Refused(f"{self.url}: {len(ids)} ids but {len(logprobs)} log-probs")
         echoed = choice.get("prompt_token_ids")
         if echoed is not None and list(echoed) != prompt:
-            raise SamplerError(f"{self.url}: it saw another prompt than was sent")
-        values = tuple(float(value) for value in logprobs)
+            raise Refused(f"{self.url}: it saw another prompt than was sent")
+        values = tuple(math.nan if value is None else float(value) for value in logprobs)
         if not all(math.isfinite(value) for value in values):
             raise SamplerError(f"{self.url}: a log-prob is not finite")
+        stop = choice.get("stop_reason")
         return Sampled(
             ids=tuple(int(token) for token in ids),
             logprobs=values,
+            text=str(choice.get("text") or ""),
             is_truncated=choice.get("finish_reason") == "length",
-            weight_version=model,
+            stop=stop if isinstance(stop, str) else None,  # a number is a token that ends turns
         )
 
-    def _served(self) -> list[str]:
-        return [str(model["id"]) for model in self._call("/v1/models", None).get("data", [])]
-
-    def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        return self._call(path, body)
-
-    def _call(self, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
+    def _call(self, path: str, body: dict[str, Any] | None, timeout_s: float) -> dict[str, Any]:
+        place = self.url.rstrip("/") + path
         request = urllib.request.Request(
-            self.url.rstrip("/") + path,
+            place,
             data=None if body is None else json.dumps(body).encode(),
             headers={
                 "Content-Type": "application/json",
@@ -170,16 +165,28 @@ class VllmSampler:
             },
         )
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout_s) as response:
+            with urllib.request.urlopen(request, timeout=timeout_s) as response:
                 text = response.read().decode("utf-8")
         except urllib.error.HTTPError as error:
-            detail = error.read(500).decode("utf-8", "replace")
-            raise SamplerError(f"{self.url}{path}: HTTP {error.code}: {detail}") from error
+            raise _of_status(place, error) from error
+        except TimeoutError as error:
+            raise TooSlow(f"{place}: no answer within {timeout_s:g} s") from error
         except OSError as error:
-            raise SamplerError(f"{self.url}{path}: {error}") from error
+            if isinstance(getattr(error, "reason", None), TimeoutError):
+                raise TooSlow(f"{place}: no answer within {timeout_s:g} s") from error
+            raise SamplerError(f"{place}: {error}") from error
         try:
             # Loading answers with a sentence, everything else with JSON.
             parsed = json.loads(text) if text.lstrip().startswith("{") else {}
         except ValueError as error:
-            raise SamplerError(f"{self.url}{path}: the answer is not JSON") from error
+            raise SamplerError(f"{place}: the answer is not JSON") from error
         return parsed if isinstance(parsed, dict) else {}
+
+
+def _of_status(place: str, error: urllib.error.HTTPError) -> SamplerError:
+    words = f"{place}: HTTP {error.code}: {error.read(500).decode('utf-8', 'replace')}"
+    if error.code == 404:
+        return NotServed(words)
+    if error.code in (400, 401, 403, 413, 422):
+        return Refused(words)
+    return SamplerError(words)
