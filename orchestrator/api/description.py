@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from django.http import Http404
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.utils import extend_schema
 from rest_framework.permissions import AllowAny
@@ -13,6 +15,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from orchestrator.api.base import Endpoint
+from orchestrator.api.manual import groups_of
+from orchestrator.projects.scopes import SCOPES
 
 
 @cache
@@ -44,3 +48,10 @@ class NoSuchAddress(Endpoint):
         raise Http404("There is no such address; /api/v1/openapi.json lists those there are.")
 
     post = put = patch = delete = get
+
+
+@require_safe
+def manual(request: HttpRequest) -> HttpResponse:
+    """The document as a page. Open to everybody, like the document."""
+    groups = groups_of(document(), request.build_absolute_uri("/").rstrip("/"))
+    return render(request, "api/manual.html", {"groups": groups, "scopes": SCOPES})

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import platform
+from datetime import timedelta
 
 import django
 from django import forms
@@ -14,6 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from orchestrator.projects.access import project_for_edit, project_for_view, role_in
 from orchestrator.projects.models import Role
+from orchestrator.projects.scopes import SCOPES
 from orchestrator.projects.services import issue_token, revoke_token
 from orchestrator.web import queries
 from orchestrator.web.frame import Crumb, page
@@ -22,9 +24,18 @@ from orchestrator.web.health import signs
 _RANK = (Role.VIEWER, Role.EDITOR, Role.ADMIN)
 
 
+LIFETIMES = {"7": "7 days", "30": "30 days", "90": "90 days", "365": "a year", "": "no end"}
+
+
 class TokenForm(forms.Form):
     name = forms.CharField(max_length=100, label="Name")
     role = forms.ChoiceField(label="Role")
+    days = forms.ChoiceField(
+        label="Lasts", choices=list(LIFETIMES.items()), initial="90", required=False
+    )
+    scopes = forms.MultipleChoiceField(
+        label="Limited to", choices=list(SCOPES.items()), required=False
+    )
 
     def __init__(self, own_role: Role, *args: object) -> None:
         super().__init__(*args)  # type: ignore[arg-type]
@@ -50,6 +61,8 @@ def project_settings(request: HttpRequest, project_id: int) -> HttpResponse:
             project_id=project.pk,
             name=form.cleaned_data["name"],
             role=Role(form.cleaned_data["role"]),
+            scopes=form.cleaned_data["scopes"],
+            lifetime=timedelta(days=int(days)) if (days := form.cleaned_data["days"]) else None,
         )
         form = TokenForm(role)
     return page(
