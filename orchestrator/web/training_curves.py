@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from orchestrator.trainings.curves import KEYS, Curve, Overlay
 from orchestrator.trainings.sweeps import lambda_of
-from orchestrator.web.colours import RunColour, colour_of
+from orchestrator.web.colours import colour_of
 from training.health import Chart
 from training.models import TrainingJob
 
@@ -32,7 +32,6 @@ class Line:
     """A job on the list."""
 
     job: TrainingJob
-    colour: RunColour
     is_shown: bool
     note: str
 
@@ -61,7 +60,7 @@ def chosen(asked: QueryDict, listed: Sequence[TrainingJob]) -> list[int]:
 
 def lines(listed: Sequence[TrainingJob], shown: Sequence[int]) -> list[Line]:
     ids = set(shown)
-    return [Line(job, colour_of(job.pk), job.pk in ids, note_of(job)) for job in listed]
+    return [Line(job, job.pk in ids, note_of(job)) for job in listed]
 
 
 def note_of(job: TrainingJob) -> str:

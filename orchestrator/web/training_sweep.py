@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from orchestrator.trainings.curves import KEYS
 from orchestrator.trainings.sweep_verdict import Compared, Verdict
 from orchestrator.trainings.sweeps import lambda_of
+from orchestrator.web.training_curves import MOST_SHOWN
+from training.health import Chart
 from training.models import Sweep, TrainingJob
 
 WIDTH, MIDDLE = 240.0, 120.0
@@ -29,6 +32,19 @@ class SweepView:
     total: int
     scale: float
     """Points of score at either end of the line."""
+    jobs: Sequence[TrainingJob]
+
+    @property
+    def has_steps(self) -> bool:
+        return any(job.step for job in self.jobs)
+
+    @property
+    def job_ids(self) -> str:
+        return ",".join(str(job.pk) for job in self.jobs[:MOST_SHOWN])
+
+    @property
+    def charts(self) -> Sequence[Chart]:
+        return [KEYS[key] for key in ("held_out", "reward", "pool_ce")]
 
 
 def sweep_rows(sweep: Sweep, verdict: Verdict) -> SweepView:
@@ -46,4 +62,4 @@ def sweep_rows(sweep: Sweep, verdict: Verdict) -> SweepView:
             bar = (at(each.low), at(each.difference), at(each.high))
         mine = [job for job in jobs if lambda_of(job) == each.value]
         rows.append(SweepRow(each, mine, bar))
-    return SweepView(verdict, rows, sum(job.has_ended for job in jobs), len(jobs), round(scale, 2))
+    return SweepView(verdict, rows, sum(job.has_ended for job in jobs), len(jobs), round(scale, 2), jobs)

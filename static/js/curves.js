@@ -20,7 +20,7 @@ export function mount(root) {
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) figures.find((each) => each.element === entry.target).see(entry.isIntersecting);
   }, { rootMargin: "120px" });
-  for (const each of figures) seen.observe(each.element);
+  for (const each of figures) if (each.area) seen.observe(each.element);
   onTheme(() => figures.forEach((each) => each.draw()));
   root.addEventListener("click", (event) => {
     const button = event.target.closest("[data-enlarge]");
@@ -28,7 +28,7 @@ export function mount(root) {
   });
   if (form) mountForm(root, form, figures, choice);
   const timer = setInterval(() => {
-    if (!root.isConnected) clearInterval(timer);
+    if (!root.isConnected && !document.getElementById("plot-dialog")?.open) clearInterval(timer);
     else if (document.visibilityState === "visible") figures.filter((each) => each.isLive).forEach((each) => each.fetch());
   }, AGAIN_MS);
 }
@@ -87,12 +87,15 @@ class Figure {
   }
 
   say(...parts) {
+    if (!this.said) return;
     this.said.replaceChildren(...parts);
     this.said.hidden = !parts.some(Boolean);
   }
 
   async draw() {
     if (!this.data) return;
+    this.element.dispatchEvent(new CustomEvent("drawn"));
+    if (!this.area) return;
     const plot = await plotly();
     const { data } = this;
     const isEmpty = !data.jobs.length && !data.crowd.n;
@@ -104,7 +107,6 @@ class Figure {
     }
     drawInto(plot, this.area, data, this.choice());
     this.say(data.pending ? `${data.pending.toLocaleString("en")} jobs are still being read…` : "");
-    this.element.dispatchEvent(new CustomEvent("drawn"));
   }
 }
 
@@ -123,20 +125,30 @@ function drawInto(plot, area, data, { byTime, smooth, log }, isBig = false) {
 
 async function enlarge(figure, choice) {
   const dialog = document.getElementById("plot-dialog");
-  dialog.querySelector("#plot-dialog-title").textContent = figure.title;
-  dialog.querySelector("[data-unit]").textContent = figure.data?.unit ?? "";
-  dialog.querySelector("[data-plot-said]").textContent = "A click on a point opens the rollouts of its step. Drag to zoom, double-click to go back.";
-  dialog.showModal();
   const area = dialog.querySelector("[data-area]");
-  const show = async () => figure.data && drawInto(await plotly(), area, figure.data, choice(), true);
-  if (!figure.data) await figure.fetch();
-  await show();
+  const said = dialog.querySelector("[data-plot-said]");
+  dialog.querySelector("#plot-dialog-title").textContent = figure.title;
+  dialog.querySelector("[data-unit]").textContent = "";
+  said.textContent = "Loading…";
+  dialog.showModal();
+  const show = async () => {
+    const plot = await plotly();
+    if (!dialog.open) return;
+    drawInto(plot, area, figure.data, choice(), true);
+    dialog.querySelector("[data-unit]").textContent = figure.data.unit;
+    said.textContent = "A click on a point opens the rollouts of its step. Drag to zoom, double-click to go back.";
+  };
+  /* A figure that is drawn nowhere else lives as long as the dialog. */
+  if (!figure.area) Object.assign(figure, { isSeen: true, said });
   figure.element.addEventListener("drawn", show);
   dialog.addEventListener("close", async () => {
     figure.element.removeEventListener("drawn", show);
+    if (!figure.area) Object.assign(figure, { isSeen: false, said: null });
     (await plotly()).purge(area);
     delete area.dataset.clicks;
   }, { once: true });
+  if (figure.data && figure.area) await show();
+  else await figure.fetch();
 }
 
 function mountForm(root, form, figures, choice) {

@@ -84,6 +84,7 @@ export function layout(changes = {}) {
     showlegend: false,
     hovermode: "closest",
     hoverlabel: { bgcolor: of.raised, bordercolor: of["line-strong"], font: { family: of.sans, color: of.ink, size: 12 }, align: "left" },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: of.faint, activecolor: of.ink },
     uirevision: "kept",
     ...rest,
     xaxis: { ...axis, showgrid: false, ...xaxis, title: { ...axis.title, ...xaxis.title } },

@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString, mark_safe
 from orchestrator.web import code as codes
 from orchestrator.web import terminal as terminals
 from orchestrator.web import text as texts
+from orchestrator.web.colours import colour_of
 from orchestrator.web.icons import ICONS
 
 register = template.Library()
@@ -318,6 +319,13 @@ def tally_line(tally: Any) -> SafeString:
 def shift(value: float, by: float) -> float:
     """`add` for coordinates."""
     return round(float(value) + float(by), 1)
+
+
+@register.filter
+def run_look(pk: int) -> str:
+    """Classes of a `swatch` in the colour of a run or training job."""
+    colour = colour_of(pk)
+    return f"run-{colour.slot}{' dashed' if colour.is_dashed else ''}"
 
 
 @register.filter
