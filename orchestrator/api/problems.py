@@ -19,6 +19,7 @@ from orchestrator.climbs.services import ClimbError
 from orchestrator.environments.authoring.errors import DraftConflictError, DraftRefusedError
 from orchestrator.environments.errors import EnvironmentProbeError, SourceError
 from orchestrator.environments.folders import FolderInvalid
+from orchestrator.gates.errors import GateEnded, GateRefused
 from orchestrator.grading.errors import DraftGone, GoldenFailures, GradingError, Stale
 from orchestrator.harnesses.errors import ChangeRefused, UploadRefused
 from orchestrator.projects.services import TokenRefused
@@ -37,6 +38,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (Stale, 409),
     (DraftConflictError, 409),
     (SeatLost, 409),
+    (GateEnded, 409),
     (DraftGone, 404),
     (ItemGone, 404),
     (AnswerRefused, 422),
@@ -52,6 +54,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (SearchRefused, 422),
     (ReleaseRefused, 422),
     (ClimbError, 422),
+    (GateRefused, 422),
     (TrainingRefused, 422),
     (RubricInvalid, 422),
     (HarnessInvalid, 422),

@@ -9,6 +9,7 @@ from orchestrator.api import (
     comparison,
     endpoints,
     environments,
+    gates,
     harnesses,
     projects,
     regrades,
@@ -20,7 +21,7 @@ from orchestrator.api import (
     trainings,
 )
 from orchestrator.api.addresses import IdConverter
-from orchestrator.api.description import Description, NoSuchAddress
+from orchestrator.api.description import Description, NoSuchAddress, manual
 from orchestrator.api.proposals import HandedIn
 from orchestrator.api.search import EventSearch
 from orchestrator.api.steering import Action
@@ -45,6 +46,7 @@ def actions(folder: str, key: str, view: type[Action], *, name: str = "") -> Ite
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("openapi.json", Description.as_view(), name="openapi"),
+    path("docs/", manual, name="docs"),
     path("me", projects.Me.as_view(), name="me"),
     path("projects", projects.Projects.as_view(), name="projects"),
     path(PROJECT, projects.ProjectDetail.as_view(), name="project"),
@@ -213,6 +215,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
         name="checkpoint_promote",
     ),
     *actions("trainings", "job", trainings.TrainingAction, name="training"),
+    path(f"{PROJECT}/gates", gates.Gates.as_view(), name="gates"),
+    path(f"{PROJECT}/gates/<id:gate_id>", gates.GateDetail.as_view(), name="gate"),
+    path(f"{PROJECT}/gates/<id:gate_id>/events", gates.GateEvents.as_view(), name="gate_events"),
+    *actions("gates", "gate", gates.GateAction),
     path(f"{PROJECT}/review/queues", review.Queues.as_view(), name="review_queues"),
     path(
         f"{PROJECT}/review/queues/<id:queue_id>", review.QueueDetail.as_view(), name="review_queue"

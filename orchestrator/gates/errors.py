@@ -11,5 +11,5 @@ class GateRefused(ValueError):
         self.field, self.accepts = field, accepts
 
 
-class KeyReused(ValueError):
-    """An idempotency key came again with another request."""
+class GateEnded(ValueError):
+    """It cannot be cancelled any more."""

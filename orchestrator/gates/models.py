@@ -64,10 +64,6 @@ class Gate(models.Model):
     """Why, in words for people."""
     decisions = models.JSONField(default=list)
     """Of each look so far: `orchestrator.gates.deciding.Decision` as JSON."""
-    # Null means that the sender gave none; an empty text could exist only once.
-    idempotency_key = models.CharField(max_length=200, null=True)  # noqa: DJ001
-    request_sha256 = models.CharField(max_length=64, blank=True)
-    """Of the request with that key: the same again gets this gate, another is refused."""
     created_by = models.ForeignKey(
         "projects.User", null=True, on_delete=models.SET_NULL, related_name="+"
     )
@@ -79,9 +75,6 @@ class Gate(models.Model):
         ordering = ["-id"]
         indexes = [models.Index(fields=["project", "-id"])]
         constraints = [
-            models.UniqueConstraint(
-                fields=["project", "idempotency_key"], name="one_gate_for_each_key"
-            ),
             models.CheckConstraint(
                 condition=(
                     models.Q(state="decided") & ~models.Q(verdict="")

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
 from optimizer.models import HarnessVersion
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.environments.models import EnvironmentVersion, Split, Task
 from orchestrator.events.services import create_stream
 from orchestrator.gates.deciding import Reason, Verdict
-from orchestrator.gates.errors import GateRefused, KeyReused
+from orchestrator.gates.errors import GateEnded, GateRefused
 from orchestrator.gates.models import Gate
 from orchestrator.gates.policy import Policy, PolicyInvalid, plan_for
 from orchestrator.gates.telling import cancel_runs, end_cancelled, end_decided, queue_advance
@@ -49,53 +49,15 @@ class GateForm:
     concurrency: int = 16
 
 
-@dataclass(frozen=True)
-class IdempotencyKey:
-    key: str
-    request_sha256: str
-
-
-def start_gate(
-    *, actor: User, project: Project, form: GateForm, once: IdempotencyKey | None = None
-) -> tuple[Gate, bool]:
-    """The gate, and whether it is new: the same key and request get the gate that there is.
-
-    Raises:
-        GateRefused: with the field; nothing was made.
-        KeyReused: the key belongs to another request.
-    """
+def start_gate(*, actor: User, project: Project, form: GateForm) -> Gate:
+    """Raises GateRefused, with the field; nothing was made."""
     require(actor, project, Role.EDITOR)
-    if once is not None and (known := gate_of_key(project, once)) is not None:
-        return known, False
     keys = _checked(project, form)
-    try:
-        with transaction.atomic():
-            return _created(actor, project, form, keys, once), True
-    except IntegrityError:
-        # Somebody with the same key was quicker.
-        if once is None or (known := gate_of_key(project, once)) is None:
-            raise
-        return known, False
+    with transaction.atomic():
+        return _created(actor, project, form, keys)
 
 
-def gate_of_key(project: Project, once: IdempotencyKey) -> Gate | None:
-    """Raises KeyReused."""
-    known = Gate.objects.filter(project=project, idempotency_key=once.key).first()
-    if known is not None and known.request_sha256 != once.request_sha256:
-        raise KeyReused(
-            f"The idempotency key {once.key!r} belongs to gate {known.pk}, which was asked for "
-            "with another request. Use a new key for a new gate."
-        )
-    return known
-
-
-def _created(
-    actor: User,
-    project: Project,
-    form: GateForm,
-    keys: Sequence[str],
-    once: IdempotencyKey | None,
-) -> Gate:
+def _created(actor: User, project: Project, form: GateForm, keys: Sequence[str]) -> Gate:
     gate = Gate.objects.create(
         project=project,
         stream=create_stream(project=project, kind="gate"),
@@ -111,8 +73,6 @@ def _created(
         policy=form.policy.to_json(),
         source=dict(form.source),
         concurrency=form.concurrency,
-        idempotency_key=None if once is None else once.key,
-        request_sha256="" if once is None else once.request_sha256,
         created_by=actor,
     )
     # Another gate on the same change starts elsewhere, or it would repeat its luck.
@@ -215,14 +175,12 @@ def _keys(form: GateForm) -> list[str]:
     return found
 
 
-def cancel_gate(*, actor: User, gate: Gate) -> bool:
-    """Ends the gate without a verdict; its runs are cancelled. False where it had ended."""
+def cancel_gate(*, actor: User, gate: Gate) -> None:
+    """Ends the gate without a verdict; its runs are cancelled. Raises GateEnded."""
     require(actor, gate.project, Role.EDITOR)
     with transaction.atomic():
-        ended = end_cancelled(gate=gate)
-        if ended:
-            # Runs are cancelled by the job too: this process may end before it comes to that.
-            queue_advance(gate_id=gate.pk, after="cancel")
-    if ended:
-        cancel_runs(gate)
-    return ended
+        if not end_cancelled(gate=gate):
+            raise GateEnded(f"{gate} is {gate.get_state_display()}; it has ended.")
+        # Runs are cancelled by the job too: this process may end before it comes to that.
+        queue_advance(gate_id=gate.pk, after="cancel")
+    cancel_runs(gate)

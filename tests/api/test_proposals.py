@@ -19,6 +19,7 @@ from tests.proposing.build import GOOD, answered, ask, make_search, said
 
 pytestmark = pytest.mark.django_db
 UNDER_TEST = {
+    *("gates", "gate", "gate_events", "gate_cancel"),
     *("proposal_answer", "ingest", "imported", "events", "openapi", "nothing"),
     *("me", "projects", "project", "members", "runs", "run", "run_cancel", "run_events"),
     *("run_rollouts", "run_rollouts_jsonl", "rollout", "rollout_events", "rollout_trace"),

@@ -10,6 +10,7 @@ from orchestrator.grading.models import Regrade, RegradedScore, RubricDraft
 from orchestrator.projects.models import Project, User
 from orchestrator.review.models import Annotation, ReviewItem, ReviewQueue
 from rubrics.models import Rubric
+from tests.gates.build import start
 from tests.web.build import (
     make_climb,
     make_rollout,
@@ -70,6 +71,7 @@ def furnish(project: Project, user: User) -> dict[str, Any]:
         "queue_id": queue.pk,
         "item_id": item.pk,
         "round": 0,
+        "gate_id": start(project, user).pk,
     }
 
 

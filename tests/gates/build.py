@@ -13,7 +13,7 @@ from orchestrator.events.models import Event
 from orchestrator.gates.models import Gate
 from orchestrator.gates.policy import Policy
 from orchestrator.gates.services import GateForm, start_gate
-from orchestrator.projects.models import Project
+from orchestrator.projects.models import Project, User
 from orchestrator.runs.models import Rollout
 from tests.base import People
 from tests.runs.drive import make_endpoint, make_harness, make_rubric
@@ -64,10 +64,11 @@ def make_form(
 
 
 def make_gate(people: People, **fields: Any) -> Gate:
-    gate, _ = start_gate(
-        actor=people.editor, project=people.project, form=make_form(people.project, **fields)
-    )
-    return gate
+    return start(people.project, people.editor, **fields)
+
+
+def start(project: Project, actor: User, **fields: Any) -> Gate:
+    return start_gate(actor=actor, project=project, form=make_form(project, **fields))
 
 
 def played(people: People, rule: Rule, **fields: Any) -> Gate:

@@ -9,11 +9,11 @@ import pytest
 
 from optimizer.harness import Harness
 from orchestrator.gates import machine
-from orchestrator.gates.errors import GateRefused, KeyReused
+from orchestrator.gates.errors import GateEnded, GateRefused
 from orchestrator.gates.models import Gate, GateState
 from orchestrator.gates.policy import Policy
 from orchestrator.gates.queries import spent_by
-from orchestrator.gates.services import IdempotencyKey, cancel_gate, start_gate
+from orchestrator.gates.services import cancel_gate, start_gate
 from orchestrator.jobs.execution import run_attempt
 from orchestrator.jobs.models import Job, JobState
 from orchestrator.runs.models import Rollout, RolloutState, Run, VerdictRecord
@@ -76,7 +76,7 @@ def test_two_models_are_two_runs_of_one_look(people: People) -> None:
     other = make_endpoint(people.project, "http://127.0.0.1:9", name="other")
     before = make_harness(people.project, instructions="Act in JSON.\n")
     form = make_form(people.project, candidate=before, baseline=before, candidate_model=other)
-    gate, _ = start_gate(actor=people.editor, project=people.project, form=form)
+    gate = start_gate(actor=people.editor, project=people.project, form=form)
 
     def rule(harness: Harness, rollout: Rollout) -> float | None:
         return float(rollout.run.model_id == other.pk)
@@ -90,7 +90,7 @@ def test_two_models_are_two_runs_of_one_look(people: People) -> None:
 def test_the_same_on_both_sides_runs_nothing(people: People) -> None:
     form = make_form(people.project)
     form = replace(form, candidate=form.baseline)
-    gate, _ = start_gate(actor=people.editor, project=people.project, form=form)
+    gate = start_gate(actor=people.editor, project=people.project, form=form)
     assert (gate.verdict, gate.reason) == ("inconclusive", "same")
     assert not Job.objects.exists()
 
@@ -150,29 +150,14 @@ def test_a_run_that_was_cancelled_is_infrastructure(people: People) -> None:
 def test_cancelling_ends_the_gate_and_its_run_without_a_verdict(people: People) -> None:
     gate = make_gate(people)
     move(Job.objects.get())
-    assert cancel_gate(actor=people.editor, gate=gate)
+    cancel_gate(actor=people.editor, gate=gate)
     play(worth(0.5, 0.5))
     gate.refresh_from_db()
     assert (gate.state, gate.verdict) == (GateState.CANCELLED, "")
     assert Run.objects.get().state == "cancelled"
     assert set(Rollout.objects.values_list("state", flat=True)) == {RolloutState.CANCELLED}
-    assert not cancel_gate(actor=people.editor, gate=gate)
-
-
-def test_a_key_makes_one_gate(people: People) -> None:
-    form, once = make_form(people.project), IdempotencyKey("pr-1", "a" * 64)
-    first, is_new = start_gate(actor=people.editor, project=people.project, form=form, once=once)
-    again, is_new_again = start_gate(
-        actor=people.editor, project=people.project, form=form, once=once
-    )
-    assert (first.pk, is_new, is_new_again) == (again.pk, True, False)
-    with pytest.raises(KeyReused, match=f"gate {first.pk}"):
-        start_gate(
-            actor=people.editor,
-            project=people.project,
-            form=form,
-            once=IdempotencyKey("pr-1", "b" * 64),
-        )
+    with pytest.raises(GateEnded, match="has ended"):
+        cancel_gate(actor=people.editor, gate=gate)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from orchestrator.projects.services import issue_token
 from orchestrator.runs.models import Rollout, Run
 from orchestrator.web import urls
 from tests.base import People
+from tests.gates.build import make_gate
 from tests.web import test_authoring_access as authoring
 from tests.web import test_climb_report as reports
 from tests.web import test_compare_pages as compare
@@ -70,6 +71,8 @@ def world(people: People) -> World:
             "environment_curriculum": [environment.slug],
             "task": [environment.slug, 1, task.key],
             "runs": [],
+            "gates": [],
+            "gate": [make_gate(people).pk],
             "run": [run.pk],
             "rollout": [rollout.pk],
             "rollout_cards": [rollout.pk],
@@ -109,6 +112,8 @@ PAGES = [
     "environment_curriculum",
     "task",
     "runs",
+    "gates",
+    "gate",
     "run",
     "rollout",
     "rollout_cards",
@@ -139,9 +144,12 @@ FOR_EDITORS = {"tryout", "tryout_ask", "run_start"}
 """Tested in `test_tryout_pages` and `test_starting`."""
 WRITES = {
     *("run_cancel", "climb_action", "token_revoke", "theme", "home"),
+    "gate_cancel",
     *("check_start", "check_cancel", "model_bundled", "model_change"),
 }
-"""Those of checks are tested in `test_checks`, those of models in `test_starting`."""
+"""Those of checks are tested in `test_checks`, those of models in `test_starting`, of gates in
+`tests/gates/test_pages`.
+"""
 ELSEWHERE = {
     *("rubric_calibration", "calibration_compare", "calibration_label", "calibration_bar"),
     *("calibration_policy", "calibration_enqueue"),
@@ -196,7 +204,7 @@ def test_nobody_is_sent_to_the_sign_in(world: World, name: str) -> None:
     assert response["Location"].startswith(reverse("login"))
 
 
-@pytest.mark.parametrize("name", ["run", "rollout", "climb", "rubric", "training_job"])
+@pytest.mark.parametrize("name", ["run", "rollout", "climb", "rubric", "training_job", "gate"])
 def test_an_id_of_another_project_does_not_exist_here(world: World, name: str) -> None:
     elsewhere = world.people.stranger.memberships.get().project_id
     url = reverse(f"web:{name}", args=[elsewhere, *world.arguments[name]])
