@@ -132,6 +132,11 @@ class TrainingJob(models.Model):
     def has_ended(self) -> bool:
         return self.state in ENDED_TRAINING_STATES
 
+    @property
+    def trains_every_weight(self) -> bool:
+        """Its checkpoints are whole models then, not adapters."""
+        return self.manifest.get("lora", {}) is None
+
 
 class TrainingRunKind(models.TextChoices):
     STEP = "step", "rollouts of a step"

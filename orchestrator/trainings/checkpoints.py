@@ -58,6 +58,11 @@ def promote(*, actor: User, checkpoint: Checkpoint, name: str) -> ModelEndpoint:
 def packed(checkpoint: Checkpoint) -> bytes:
     """The adapter in PEFT's format as a zip file. Raises TrainingRefused."""
     folder = _kept(checkpoint)
+    if checkpoint.training_job.trains_every_weight:
+        raise TrainingRefused(
+            f"Step {checkpoint.step} is a whole model, too large to pack on request. Its files are "
+            f"in {folder} on the training host."
+        )
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for path in sorted(folder.iterdir()):
@@ -72,6 +77,10 @@ def start_merge(*, actor: User, checkpoint: Checkpoint) -> None:
     """
     job = checkpoint.training_job
     require(actor, job.project, Role.EDITOR)
+    if job.trains_every_weight:
+        raise TrainingRefused(
+            f"Nothing to merge: every weight was trained, and {_kept(checkpoint)} is a whole model."
+        )
     _kept(checkpoint)
     with transaction.atomic():
         fresh = Checkpoint.objects.get(pk=checkpoint.pk)

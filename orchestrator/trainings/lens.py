@@ -106,16 +106,18 @@ def look(ctx: JobContext) -> None:
     """Runs `training.lens` in a process of its own. Raises RuntimeError with what it said."""
     rollout = Rollout.everything.select_related("run").get(pk=ctx.spec["rollout_id"])
     checkpoint = Checkpoint.objects.select_related("training_job").get(pk=ctx.spec["checkpoint_id"])
-    manifest = checkpoint.training_job.manifest
+    job = checkpoint.training_job
+    manifest = job.manifest
     out = result_file(rollout, checkpoint)
     out.parent.mkdir(parents=True, exist_ok=True)
     rows = out.with_suffix(f".{ctx.job_id}.rows")
     rows.write_text(json.dumps(list(rollout.token_rows.order_by("index").values("index", "ids"))))
+    trained = str(adapter_folder(checkpoint))
     command = [
         manifest["execution"].get("interpreter") or sys.executable,
         *("-m", "training.lens"),
-        *("--model", str(manifest["model"]["folder"])),
-        *("--adapter", str(adapter_folder(checkpoint))),
+        *("--model", trained if job.trains_every_weight else str(manifest["model"]["folder"])),
+        *(() if job.trains_every_weight else ("--adapter", trained)),
         *("--rows", str(rows), "--out", str(out)),
     ]
     try:

@@ -27,6 +27,7 @@ from training.models import Checkpoint, TrainingRun, TrainingRunKind
 from training.schedule import RateSpec
 from training.types import AdvantageMode, AdvantageSpec, EnvNorm, ObjectiveSpec
 
+WHOLE_MODEL_FILE = "model.safetensors"
 LOOKED_BACK = 20
 """Newest steps of the same model from which the pace is taken."""
 
@@ -37,13 +38,17 @@ def manifest_of(work: Work, **data: Any) -> Manifest:
     Raises ConfigurationError or ValueError that names the field.
     """
     settings = work.settings
+    begins_with = work.model.adapter_path
+    is_whole = is_whole_model(begins_with)
     return Manifest(
         model=ModelPart(
-            folder=str(django_settings.MODEL_DIR),
+            folder=begins_with if is_whole else str(django_settings.MODEL_DIR),
             name=work.model.model,
-            initial_adapter=work.model.adapter_path or None,
+            initial_adapter=None if is_whole else begins_with or None,
         ),
-        lora=LoraPart(rank=settings.lora_rank, alpha=settings.lora_alpha),
+        lora=None
+        if settings.full_weights
+        else LoraPart(rank=settings.lora_rank, alpha=settings.lora_alpha),
         objective=ObjectiveSpec(
             lambda_env=settings.env_loss_weight,
             env_norm=EnvNorm(settings.env_normalisation),
@@ -79,6 +84,11 @@ def manifest_of(work: Work, **data: Any) -> Manifest:
         evaluation=EvaluationPart(every_steps=settings.evaluate_every),
         budgets=BudgetPart(steps=settings.steps),
     )
+
+
+def is_whole_model(folder: str) -> bool:
+    """Whether weights that were trained here are a model folder, not an adapter."""
+    return bool(folder) and (Path(folder) / WHOLE_MODEL_FILE).is_file()
 
 
 def estimate_of(manifest: Manifest) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from orchestrator.runs.models import ENDED_RUN_STATES, Run
 from orchestrator.runs.services import end_cancelled_run, end_failed_run
 from orchestrator.trainings.alarms import acknowledge_all
 from orchestrator.trainings.errors import TrainingRefused
-from orchestrator.trainings.manifests import estimate_of, manifest_of
+from orchestrator.trainings.manifests import estimate_of, is_whole_model, manifest_of
 from orchestrator.trainings.origins import Work, origin_of
 from orchestrator.trainings.own import NAME as OWN
 from orchestrator.trainings.scheduling import give_back, schedule
@@ -127,6 +127,17 @@ def check_work(work: Work) -> None:
         raise TrainingRefused(
             f"{work.model.name} gives text without tokens, so its weights cannot be trained here. "
             "Choose a model of this installation's model server."
+        )
+    starts_whole = is_whole_model(work.model.adapter_path)
+    if starts_whole and not work.settings.full_weights:
+        raise TrainingRefused(
+            f"{work.model.name} is a whole model, and the model server serves adapters of its base "
+            "alone. Train every weight, or begin with the base."
+        )
+    if work.settings.full_weights and work.model.adapter_path and not starts_whole:
+        raise TrainingRefused(
+            f"{work.model.name} is an adapter, so training every weight cannot begin with it. "
+            "Begin with the base."
         )
     splits = set(
         Task.objects.filter(version=work.environment_version)

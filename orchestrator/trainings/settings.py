@@ -27,6 +27,8 @@ class TrainSettings:
     """Of `signal`: decay, prior_strength, floor, by. Its group size is `samples`."""
     learning_rate: float = 1e-4
     warmup_steps: int = 1
+    full_weights: bool = False
+    """Every weight is trained, and each version is a whole model; else an adapter is."""
     lora_rank: int = 16
     lora_alpha: float = 32.0
     env_loss_weight: float = 0.05
@@ -83,6 +85,11 @@ class TrainSettings:
         if unknown:
             raise ValueError(f"Unknown {cls.__name__}: {', '.join(sorted(unknown))}.")
         return cls(**data)
+
+    @property
+    def trained(self) -> str:
+        """In words."""
+        return "every weight" if self.full_weights else f"LoRA rank {self.lora_rank}"
 
     def evaluated_steps(self) -> list[int]:
         """After which steps there is an evaluation."""

@@ -77,6 +77,11 @@ class TrainForm(forms.Form):
     learning_rate = forms.FloatField(
         min_value=1e-9, max_value=1.0, initial=PLAIN.learning_rate, label="Learning rate"
     )
+    full_weights = forms.BooleanField(
+        required=False,
+        label="Train every weight",
+        help_text="Each version is a whole model then, and several times the memory is needed.",
+    )
     lora_rank = forms.IntegerField(
         min_value=1, max_value=512, initial=PLAIN.lora_rank, label="LoRA rank"
     )
@@ -144,7 +149,14 @@ class TrainForm(forms.Form):
         given = self.cleaned_data
         taken = (
             *("steps", "groups", "samples", "env_normalisation", "advantage", "learning_rate"),
-            *("lora_rank", "temperature", "evaluate_every", "evaluate_rollouts", "priority"),
+            *(
+                "full_weights",
+                "lora_rank",
+                "temperature",
+                "evaluate_every",
+                "evaluate_rollouts",
+                "priority",
+            ),
             "device",
         )
         return TrainSettings(
