@@ -38,7 +38,7 @@ from training.errors import (
 )
 from training.losses import Streams
 from training.tinker import data
-from training.tinker.connection import ended, service_of
+from training.tinker.connection import ended, finish, service_of
 from training.types import MismatchCorrection, ObjectiveSpec, Row
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ class TinkerSession:
     def __init__(self, spec: TinkerSpec, *, on_wait: Callable[[], None] = lambda: None) -> None:
         self.spec = spec
         self._on_wait = on_wait
-        self._service = service_of(spec.base_url, spec.api_key)
+        self._service = service_of(spec.base_url, spec.api_key, on_wait=on_wait)
         self._client: tinker.TrainingClient = self._ended(
             self._service.create_lora_training_client(
                 base_model=spec.model, rank=spec.rank, seed=spec.seed, train_unembed=False
@@ -235,9 +235,7 @@ class TinkerSession:
 
     def close(self) -> None:
         """Ends the session on the server; what was saved stays."""
-        close = getattr(self._service, "close", None)
-        if close is not None:
-            close()
+        finish(self._service)
 
     # --- calls -------------------------------------------------------------------------------
 

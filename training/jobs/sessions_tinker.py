@@ -32,7 +32,7 @@ def open_session(
     assert part is not None and manifest.lora is not None  # by Manifest.validate
     os.environ.setdefault("TINKER_TELEMETRY", "0")
     key = os.environ.get(KEY_VARIABLE, "")
-    service = service_of(part.base_url, key)
+    service = service_of(part.base_url, key, on_wait=on_wait)
     try:
         found = probe(service, part.model, timeout_s=part.timeout_s, on_wait=on_wait)
     finally:

@@ -60,7 +60,7 @@ def choose(
 
     REINFORCE takes B before all others: there it is exact, and one pass.
     """
-    order = ORDER
+    order: tuple[str, ...] = ORDER
     if spec.policy_loss is PolicyLoss.REINFORCE and not has_policy_penalty(spec):
         order = ("B", *(name for name in ORDER if name != "B"))
     passed_over: dict[str, str] = {}
