@@ -10,7 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Case, Count, F, IntegerField, QuerySet, Sum, Value, When
+from django.db.models import (
+    Case,
+    Count,
+    F,
+    IntegerField,
+    OuterRef,
+    QuerySet,
+    Subquery,
+    Sum,
+    Value,
+    When,
+)
 from django.db.models.functions import Substr
 
 from orchestrator.runs.filtering.compiling import condition
@@ -75,9 +86,11 @@ def list_rollouts(
     after: str = "",
     before: str = "",
     limit: int = 50,
+    criteria: Sequence[str] = (),
 ) -> Page[Rollout]:
     """One query. Rows carry `short_answer` and `short_message` instead of the whole texts."""
-    return page_of(drawn(query), SORTS, sort, after=after, before=before, limit=limit)
+    rows = with_verdicts(drawn(query), criteria)
+    return page_of(rows, SORTS, sort, after=after, before=before, limit=limit)
 
 
 def drawn(query: QuerySet[Rollout]) -> QuerySet[Rollout]:
@@ -177,16 +190,27 @@ def amount_of(query: QuerySet[Rollout]) -> Amount:
     )
 
 
-def verdicts_of(
-    rollout_ids: Iterable[int], criteria: Sequence[str]
-) -> dict[int, dict[str, tuple[str, float | None]]]:
-    """(state, value) by rollout and criterion. One query, none without criteria."""
-    found: dict[int, dict[str, tuple[str, float | None]]] = {}
-    if not criteria:
-        return found
-    rows: Any = VerdictRecord.objects.filter(
-        rollout_id__in=list(rollout_ids), criterion__in=list(criteria)
-    ).values_list("rollout_id", "criterion", "state", "value")
-    for rollout_id, criterion, state, value in rows:
-        found.setdefault(rollout_id, {})[criterion] = (state, value)
+def with_verdicts(query: QuerySet[Rollout], criteria: Sequence[str]) -> QuerySet[Rollout]:
+    """Each row with `verdict_state_0`, `verdict_value_0`, … of these criteria, in its own query."""
+    told = {}
+    for number, criterion in enumerate(criteria):
+        rows = VerdictRecord.objects.filter(rollout=OuterRef("pk"), criterion=criterion)
+        told[f"verdict_state_{number}"] = Subquery(rows.values("state")[:1])
+        told[f"verdict_value_{number}"] = Subquery(rows.values("value")[:1])
+    return query.annotate(**told) if told else query
+
+
+def verdicts_by_rollout(rollout_ids: Iterable[int]) -> dict[int, dict[str, dict[str, Any]]]:
+    """All verdicts, as exports carry them. One query."""
+    found: dict[int, dict[str, dict[str, Any]]] = {}
+    rows = VerdictRecord.objects.filter(rollout_id__in=list(rollout_ids)).order_by("pk")
+    for each in rows.values("rollout_id", "criterion", "state", "value", "reason"):
+        told = {name: each[name] for name in ("state", "value", "reason")}
+        found.setdefault(each["rollout_id"], {})[each["criterion"]] = told
     return found
+
+
+def runs_of(project_id: int, rollout_ids: Iterable[int]) -> dict[int, int]:
+    """Runs by rollout, in the order of the rollouts' ids; strangers' are left out. One query."""
+    found = Rollout.objects.filter(run__project_id=project_id, pk__in=list(rollout_ids))
+    return dict(found.order_by("pk").values_list("pk", "run_id"))

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
-from orchestrator.projects.access import role_in
+from orchestrator.projects.access import Seen, role_in
 from orchestrator.projects.models import Project, Role, User
 from orchestrator.projects.queries import projects_of
 from orchestrator.web.health import Level, Sign, signs
@@ -106,10 +106,14 @@ def page(
     crumbs: Sequence[Crumb],
     *,
     status: int = 200,
+    seen: Seen | None = None,
     **context: Any,
 ) -> HttpResponse:
-    """Renders a page in its frame. The caller has authorised the project."""
-    role = role_in(request.user, project.pk)
+    """Renders a page in its frame. The caller has authorised the project.
+
+    `seen`: what `project_for_page` read already.
+    """
+    role = seen.role if seen else role_in(request.user, project.pk)
     assert role is not None, "the view must have fetched the project through access"
     # Viewers see queues and review nothing.
     reviewer = request.user if isinstance(request.user, User) and role != Role.VIEWER else None
@@ -117,7 +121,7 @@ def page(
     frame = Frame(
         project=project,
         role=role,
-        projects=list(projects_of(request.user)),
+        projects=seen.projects if seen else list(projects_of(request.user)),
         section=section,
         entries=entries(project.pk, counts),
         crumbs=crumbs,

@@ -73,6 +73,10 @@ def event_at(stream_id: int, seq: int) -> Event | None:
     return Event.objects.filter(stream_id=stream_id, seq=seq).first()
 
 
+def first_events(stream_id: int, limit: int) -> list[Event]:
+    return list(Event.objects.filter(stream_id=stream_id).order_by("seq")[:limit])
+
+
 def find_in_trace(stream_id: int, wanted: str, kinds: Collection[str] = ()) -> list[int]:
     """Numbers of the events in whose words `wanted` stands, letter case ignored; at most MOST_HITS.
 

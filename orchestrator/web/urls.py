@@ -202,6 +202,7 @@ urlpatterns = [
     path("p/<int:project_id>/settings/", settings.project_settings, name="settings"),
     path("p/<int:project_id>/settings/members/", include("orchestrator.web.team_urls")),
     path("p/<int:project_id>/settings/limits/", limits.project_limits, name="limits"),
+    path("p/<int:project_id>/settings/webhooks/", include("orchestrator.web.webhook_urls")),
     path("p/<int:project_id>/settings/audit/", audit.audit_log, name="audit"),
     path("p/<int:project_id>/settings/audit.jsonl", audit.audit_file, name="audit_file"),
     path("p/<int:project_id>/settings/models/", models.model_list, name="models"),

@@ -27,6 +27,7 @@ const modules = {
   "review-new": () => import("./review_new.js"),
   "review-ticks": () => import("./review_ticks.js"),
   curves: () => import("./curves.js"),
+  list: () => import("./list.js"),
   ledger: () => import("./ledger.js"),
   tryout: () => import("./tryout.js"),
 };

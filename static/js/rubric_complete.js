@@ -1,4 +1,5 @@
-/* Completion in a text field: what fits the word before the caret, chosen by keyboard or pointer. */
+/* Completion in a text field: what fits the word before the caret, chosen by keyboard or pointer. `entries` is a list,
+   or a function of the text before the caret that gives one and whether it shows before a letter is typed. */
 import { h, newId } from "./rubric_dom.js";
 
 const WORD = /[\w$@.[\]"'*:-]*$/;
@@ -24,13 +25,14 @@ export function complete(area, host, entries) {
   };
 
   const show = (isAsked) => {
-    const { token } = before();
+    const { token, line } = before();
     const wanted = token.replaceAll("'", '"');
-    if (!isAsked && (token.length < 2 || !/^[a-z$]/i.test(token))) return close();
+    const { all, isEager } = typeof entries === "function" ? entries(line, token) : { all: entries, isEager: false };
+    if (!isAsked && !isEager && (token.length < 2 || !/^[a-z$]/i.test(token))) return close();
     const last = wanted.split(/[[\]".]+/).filter(Boolean).pop() ?? "";
-    found = entries.filter((entry) => entry.text !== wanted && entry.text.startsWith(wanted));
+    found = all.filter((entry) => entry.text !== wanted && entry.text.startsWith(wanted));
     if (found.length < SHOWN && last.length > 1)
-      found.push(...entries.filter((entry) => !found.includes(entry) && entry.text !== wanted && entry.text.includes(last)));
+      found.push(...all.filter((entry) => !found.includes(entry) && entry.text !== wanted && entry.text.includes(last)));
     found = found.slice(0, SHOWN);
     active = 0;
     if (!found.length) return close();

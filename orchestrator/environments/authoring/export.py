@@ -79,7 +79,12 @@ def csv_lines(kind: Kind, tasks: Iterable[NewTask]) -> Iterator[str]:
                 for value in (_reset(kind, task), task.limits, task.seeds, task.reference, rest)
             ),
         ]
-        yield _csv_line([f"'{cell}" if _FORMULA.match(cell) else cell for cell in cells])
+        yield _csv_line([guarded(cell) for cell in cells])
+
+
+def guarded(cell: str) -> str:
+    """Behind an apostrophe where a spreadsheet would run it."""
+    return f"'{cell}" if _FORMULA.match(cell) else cell
 
 
 def _csv_line(cells: list[str]) -> str:
