@@ -17,3 +17,7 @@ class ModelError(ConnectionError):
 
     def __str__(self) -> str:
         return self.message
+
+
+class BridgeDown(ModelError, ValueError):
+    """The bridge to a Tinker server does not start: no run can begin with that model."""

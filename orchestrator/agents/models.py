@@ -1,4 +1,5 @@
-"""Models as endpoints: our own model server or any other that speaks the OpenAI protocol."""
+"""Models as endpoints: our own model server, one that trains for us, or any other that speaks the
+OpenAI protocol."""
 
 from __future__ import annotations
 
@@ -10,6 +11,12 @@ class EndpointKind(models.TextChoices):
     """Gives token ids and log-probabilities, loads adapters by name."""
     OPENAI = "openai", "OpenAI-compatible"
     """Text in, text out: enough for evaluation and harness search, not for training."""
+    TINKER = "tinker", "Tinker protocol"
+    """A server that keeps, trains and samples weights; asked through a bridge on this machine."""
+
+
+GIVE_TOKENS = (EndpointKind.LOCAL, EndpointKind.TINKER)
+"""Kinds that give what training needs: token ids and log-probabilities as sampled."""
 
 
 class ModelEndpoint(models.Model):
@@ -21,6 +28,9 @@ class ModelEndpoint(models.Model):
     base_url = models.CharField(max_length=400, blank=True)
     """Without the `/v1`; empty for `local`: the address of this installation's model server."""
     model = models.CharField(max_length=200)
+    tokenizer_path = models.CharField(max_length=400, blank=True)
+    """Of a Tinker endpoint: folder with tokenizer and configuration of its base; empty: those of
+    this installation's model."""
     adapter_path = models.CharField(max_length=400, blank=True)
     """Folder of the adapter that `model` names, for weights that were trained here."""
     supports_tools = models.BooleanField(null=True, blank=True)
@@ -45,3 +55,8 @@ class ModelEndpoint(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def gives_tokens(self) -> bool:
+        """Whether rollouts of it can be trained on."""
+        return self.kind in GIVE_TOKENS

@@ -21,7 +21,6 @@ from django.utils import timezone
 from orchestrator.agents.client import RETRY_FOR_S, ChatModel, LocalModel, ModelClient
 from orchestrator.agents.conversation import ChatConversation, TokenConversation
 from orchestrator.agents.functions import FunctionSupport
-from orchestrator.agents.models import EndpointKind
 from orchestrator.agents.services import remember_tool_support
 from orchestrator.agents.types import Conversation
 from orchestrator.environments.admission import Gate, SlotRetractedError, admitted
@@ -188,7 +187,7 @@ def conversation_for(
     prepared: Prepared, client: ModelClient, support: FunctionSupport, plan: RolloutPlan
 ) -> Conversation:
     sampling = prepared.samplings[plan.rollout.harness_id]
-    if plan.model.kind == EndpointKind.LOCAL:
+    if plan.model.gives_tokens:
         return TokenConversation(LocalModel(client), sampling)
     return ChatConversation(ChatModel(client), sampling, support)
 

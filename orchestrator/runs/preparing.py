@@ -10,7 +10,7 @@ from optimizer.models import HarnessVersion
 from optimizer.store import load_harness
 from orchestrator.agents.client import Endpoint
 from orchestrator.agents.endpoints import endpoint_of
-from orchestrator.agents.models import EndpointKind, ModelEndpoint
+from orchestrator.agents.models import ModelEndpoint
 from orchestrator.agents.types import Sampling
 from orchestrator.environments.serving import episode_settings, kind_of
 from orchestrator.runs.conditions import Remarks
@@ -124,7 +124,7 @@ def _sampling(
         "top_p": harness.sampling.top_p,
         **run.sampling,
     }
-    if model.kind == EndpointKind.LOCAL and values["top_p"] != 1:
+    if model.gives_tokens and values["top_p"] != 1:
         # It would change the distribution without a trace in the log-probabilities.
         remarks.add(
             "harness.top_p",
