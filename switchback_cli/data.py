@@ -1,0 +1,87 @@
+"""`export`, `import`, `login`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from switchback_cli.account import Kept, project_id, server_of
+from switchback_cli.errors import CommandFailed, Ended
+from switchback_cli.options import Options, connect
+from switchback_cli.speech import say
+
+LINES_AT_ONCE = 1_000
+
+
+def export(
+    context: typer.Context,
+    kind: Annotated[str, typer.Argument(help="run: its rollouts; rollout: its trace.")],
+    number: Annotated[int, typer.Argument(help="Its id.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File; else stdout.")
+    ] = None,
+) -> None:
+    """Writes the rollouts of a run with their verdicts, or the trace of one, as JSON lines."""
+    names = {"run": "runs/{}/rollouts.jsonl", "rollout": "rollouts/{}/trace.jsonl"}
+    if kind not in names:
+        raise CommandFailed(f"Exports a run or a rollout, not {kind!r}.")
+    at = connect(context)
+    project = project_id(at.server, at.project)
+    text = at.server.text(f"projects/{project}/{names[kind].format(number)}")
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        output.write_text(text, encoding="utf-8")
+        say(at.console, f"{output}: {text.count(chr(10))} lines")
+
+
+def import_(
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(help="JSON lines of events.")],
+) -> None:
+    """Sends events of rollouts that ran elsewhere; what is there already is not taken twice."""
+    at = connect(context)
+    project = project_id(at.server, at.project)
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except OSError as error:
+        raise CommandFailed(f"{path}: {error.strerror}.") from error
+    totals: dict[str, int] = {}
+    refused: list[Any] = []
+    for start in range(0, len(lines), LINES_AT_ONCE):
+        piece = b"".join(lines[start : start + LINES_AT_ONCE])
+        outcome = at.server.send(f"projects/{project}/ingest", piece, "application/x-ndjson")
+        for name, value in outcome.items():
+            if isinstance(value, int) and not isinstance(value, bool):
+                totals[name] = totals.get(name, 0) + value
+            elif isinstance(value, list):
+                refused += [item for item in value if isinstance(item, dict) and "error" in item]
+    told = ", ".join(f"{value:,} {name}" for name, value in totals.items())
+    say(at.console, told or "Nothing to send.")
+    for item in refused[:10]:
+        say(at.console, str(item))
+    if refused:
+        raise Ended(1)
+
+
+def login(
+    context: typer.Context,
+    url: Annotated[str, typer.Argument(help="https://… of the server.")],
+) -> None:
+    """Keeps the address and a token for later commands; asks for the token, or reads it from
+    standard input.
+    """
+    options: Options = context.obj
+    token = options.token or (
+        typer.prompt("Token", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
+    )
+    server = server_of(url, token.strip(), patience=min(options.patience, 20))
+    me = server.get("me")
+    path = Kept(url.rstrip("/"), token.strip()).write()
+    of = me["token"] or {}
+    said = f"Signed in as {me['user']} ({of.get('role', '')} of project {of.get('project', '')})"
+    say(Console(stderr=True), f"{said}; kept in {path}.")
