@@ -46,6 +46,10 @@ SECRET_KEY = env_secret("SECRET_KEY") or kept_secret(DATA_DIR / "secret_key")
 # Keys before it: they still open sessions and secrets, and sign nothing new.
 SECRET_KEY_FALLBACKS = [key for key in (env_secret("SECRET_KEY_PREVIOUS") or "").split(",") if key]
 PORT = env_int("SWITCHBACK_PORT", default=8000)
+# Under which address people reach the pages, for links in messages that no request asked for.
+PUBLIC_URL = os.environ.get("SWITCHBACK_URL", "")
+# Hosts inside the network, as `name` or `name:port`, that webhooks may reach.
+WEBHOOK_HOSTS = env_list("SWITCHBACK_WEBHOOK_HOSTS", default=[])
 ALLOWED_HOSTS = env_list("SWITCHBACK_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env_list("SWITCHBACK_TRUSTED_ORIGINS", default=[])
 ROOT_URLCONF = "orchestrator.urls"
@@ -84,6 +88,7 @@ INSTALLED_APPS = [
     "orchestrator.grading",
     "orchestrator.traces",
     "orchestrator.review",
+    "orchestrator.webhooks",
     "orchestrator.api",
     "orchestrator.web",
 ]
@@ -288,6 +293,11 @@ MODEL_NAME = os.environ.get("SWITCHBACK_MODEL_NAME", "smollm2-135m")
 _MODEL_DIR = os.environ.get("SWITCHBACK_MODEL_DIR")
 MODEL_DIR = Path(_MODEL_DIR).resolve() if _MODEL_DIR else DATA_DIR / "models" / MODEL_NAME
 MODEL_PORT = env_int("SWITCHBACK_MODEL_PORT", default=8012)
+# A vLLM server that samples in the model server's place. Its key is read by the processes that
+# call it, as SWITCHBACK_VLLM_API_KEY.
+VLLM_URL = os.environ.get("SWITCHBACK_VLLM_URL", "")
+VLLM_MODEL = os.environ.get("SWITCHBACK_VLLM_MODEL", "") or MODEL_NAME
+VLLM_PROCESSED = env_bool("SWITCHBACK_VLLM_PROCESSED", default=False)
 
 # --- logs -----------------------------------------------------------------------------------
 LOG_LEVEL = os.environ.get("SWITCHBACK_LOG_LEVEL", "INFO").upper()

@@ -21,6 +21,7 @@ from orchestrator.events.models import Stream
 from orchestrator.events.search_index import write_words
 from orchestrator.events.search_text import event_words
 from orchestrator.events.types import NewEvent
+from orchestrator.events.watching import watcher_of
 from orchestrator.jobs.errors import LeaseLost
 from orchestrator.jobs.fencing import Fence, check_fence, hold_fence
 from orchestrator.projects.models import Project
@@ -105,6 +106,10 @@ def _append(batches: Mapping[int, Sequence[NewEvent]], fence: Fence | None) -> d
 
         last_seqs = _written(prepared, execute)
         _notify(last_seqs)
+        for stream_id, items in batches.items():
+            for seq, item in enumerate(items, start=last_seqs[stream_id] - len(items) + 1):
+                if (watcher := watcher_of(item.kind)) is not None:
+                    watcher(stream_id, seq, item.kind, item.payload)
     return last_seqs
 
 

@@ -123,10 +123,15 @@ def _created(
 
 def check_work(work: Work) -> None:
     """Raises TrainingRefused for what could only fail later."""
-    if work.model.kind != EndpointKind.LOCAL:
+    if not work.model.gives_tokens:
         raise TrainingRefused(
             f"{work.model.name} gives text without tokens, so its weights cannot be trained here. "
-            "Choose a model of this installation's model server."
+            "Choose a model of this installation's model server, or one of a Tinker server."
+        )
+    if work.model.kind == EndpointKind.TINKER and work.settings.temperature != 1.0:
+        raise TrainingRefused(
+            f"{work.model.name} is on a Tinker server, which computes at temperature 1: set the "
+            f"sampling temperature to 1, it is {work.settings.temperature:g}."
         )
     starts_whole = is_whole_model(work.model.adapter_path)
     if starts_whole and not work.settings.full_weights:
@@ -177,6 +182,9 @@ def end_unfinished(*, job: TrainingJob, is_cancelled: bool, error: str) -> None:
             end_failed_run(run=run, error=error)
     state = TrainingState.CANCELLED if is_cancelled else TrainingState.FAILED
     give_back(job, state=state, error=error, ended_at=timezone.now())
+    append(
+        stream_id=job.stream_id, items=[NewEvent("train.ended", {"state": state, "error": error})]
+    )
     with contextlib.suppress(LookupError):  # what asked for it is gone, so nobody waits
         origin_of(job).ended(job)
     schedule()

@@ -23,6 +23,7 @@ from orchestrator.projects.access import (
 )
 from orchestrator.projects.models import Invitation, Membership, Project
 from orchestrator.runs.models import Rollout, Run
+from orchestrator.webhooks.models import Delivery, Webhook
 from rubrics.models import Rubric
 from training.models import TrainingJob
 
@@ -127,6 +128,20 @@ def membership_for_admin(actor: Actor, project_id: int, user_id: int) -> Members
 def invitation_for_admin(actor: Actor, project_id: int, invitation_id: int) -> Invitation:
     project = project_for_admin(actor, project_id)
     return _in_project(Invitation.objects.all(), project, invitation_id)
+
+
+def webhook_for_admin(actor: Actor, project_id: int, webhook_id: int) -> Webhook:
+    project = project_for_admin(actor, project_id)
+    return _in_project(Webhook.objects.select_related("project"), project, webhook_id)
+
+
+def delivery_for_admin(
+    actor: Actor, project_id: int, webhook_id: int, delivery_id: int
+) -> Delivery:
+    webhook = webhook_for_admin(actor, project_id, webhook_id)
+    return get_object_or_404(
+        Delivery.objects.select_related("webhook"), webhook=webhook, pk=delivery_id
+    )
 
 
 def _membership(project: Project, user_id: int) -> Membership:

@@ -159,6 +159,7 @@ ELSEWHERE = {
     *("climb_start", "climb_overrule"),
     "rollout_media",
     "ledger_look",
+    *("webhooks", "webhook", "webhook_change", "delivery_replay"),
     *("audit", "audit_file", "member_role", "member_remove", "invitation_revoke"),
 }
 """Tested in `test_calibration_pages`, `test_redteam_page`, `test_alarms_page`, `test_judge_limits`,

@@ -32,6 +32,7 @@ _APPS = frozenset(
         "training",
         "trainings",
         "tryouts",
+        "webhooks",
     )
 )
 _UNNAMED = frozenset(
@@ -47,6 +48,7 @@ _UNNAMED = frozenset(
         "runs.Rollout",
         "runs.TokenRow",
         "runs.VerdictRecord",
+        "webhooks.Delivery",
     )
 )
 _BEFORE = "_audit_before"
