@@ -124,7 +124,7 @@ def test_a_collapse_pauses_the_training_until_a_person_has_seen_it(
     assert job.job is None
     alarm = TrainingAlarm.objects.get(training_job=job)
     assert (alarm.signal, alarm.level, alarm.step) == ("roles", "pause", 6)
-    assert job.pause_reason == alarm.sentence
+    assert job.pause_reason == f"The training may collapse. {alarm.sentence}"
     assert told(job, "train.alarm")[0]["text"] == alarm.sentence
 
     resume_training(actor=people.editor, job=job)
