@@ -15,17 +15,18 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, comb
+from functools import lru_cache
+from math import ceil, comb, lcm
 
 from optimizer.errors import StatisticsDomain
 from optimizer.statistics.betting import checked_difference
 from optimizer.statistics.betting import decimal as meant
 from optimizer.statistics.lattice import MAX_BITS, TooWide, flipped_sums, on_lattice, resampled_sums
+from optimizer.statistics.quick import FEWEST_UNITS, Interval, quick_intervals
 
 RESAMPLES = 10_000
 SEED = 20240117
 LEVELS = (90, 95)
-Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -100,20 +101,21 @@ def compare(
     pairs: Iterable[Pair],
     *,
     seed: int = SEED,
-    resamples: int = RESAMPLES,
+    resamples: int | None = RESAMPLES,
     most_bits: int = MAX_BITS,
 ) -> PairedResult:
     """Everything there is to say on a set of pairs.
 
-    `most_bits` is what the sign flips may take; finer data have none. Raises StatisticsDomain
-    for scores not in 0 to 1.
+    `resamples`: None takes the intervals from `optimizer.statistics.quick`, which draws nothing;
+    for who cannot wait, and never for a claim that is kept. `most_bits` is what the sign flips may
+    take; finer data have none. Raises StatisticsDomain for scores not in 0 to 1.
     """
     scheduled = list(pairs)
     complete = [pair for pair in scheduled if pair.base is not None and pair.candidate is not None]
     units = units_by_task(complete)
     single = len(units) == len(complete)
     n = len(units)
-    mean = float(sum(units) / n) if n else None
+    mean = float(_mean(units)) if n else None
     sd = _sd(units)
     return PairedResult(
         units=n,
@@ -123,12 +125,20 @@ def compare(
         mean=mean,
         sd=sd,
         standard_error=None if sd is None else sd / math.sqrt(n),
-        intervals=bootstrap(units, seed=seed, resamples=resamples) if n else {},
+        intervals=_intervals(units, seed, resamples),
         sign_test=sign_test(units),
         sign_flip=sign_flip(units, most_bits=most_bits),
         mcnemar=mcnemar(complete) if single else None,
         is_degenerate=len(set(units)) <= 1,
     )
+
+
+def _intervals(units: Sequence[Fraction], seed: int, resamples: int | None) -> dict[int, Interval]:
+    if not units:
+        return {}
+    if resamples is None and len(units) >= FEWEST_UNITS:
+        return quick_intervals(units, list(_levels()), seed=seed)
+    return bootstrap(units, seed=seed, resamples=resamples or RESAMPLES)
 
 
 def units_by_task(pairs: Iterable[Pair]) -> list[Fraction]:
@@ -144,8 +154,22 @@ def units_by_task(pairs: Iterable[Pair]) -> list[Fraction]:
             if not 0.0 <= score <= 1.0:  # also false for NaN
                 raise StatisticsDomain(f"a score lies in 0 to 1, got {score!r}")
         checked_difference(pair.candidate - pair.base)
-        by_task.setdefault(pair.task, []).append(meant(pair.candidate) - meant(pair.base))
-    return [sum(values, start=Fraction(0)) / len(values) for values in by_task.values()]
+        by_task.setdefault(pair.task, []).append(_difference(pair.base, pair.candidate))
+    return [_mean(values) for values in by_task.values()]
+
+
+@lru_cache(maxsize=65_536)
+def _difference(base: float, candidate: float) -> Fraction:
+    return meant(candidate) - meant(base)
+
+
+def _mean(values: Sequence[Fraction]) -> Fraction:
+    """Over one denominator: adding fractions one by one would shorten each sum."""
+    if len(values) == 1:
+        return values[0]
+    denominator = lcm(*(value.denominator for value in values))
+    total = sum(value.numerator * (denominator // value.denominator) for value in values)
+    return Fraction(total, denominator * len(values))
 
 
 def bootstrap(
@@ -230,9 +254,9 @@ def _sd(units: Sequence[Fraction]) -> float | None:
     n = len(units)
     if n < 2:
         return None
-    mean = sum(units) / n
-    squares = sum(((unit - mean) ** 2 for unit in units), start=Fraction(0))
-    return math.sqrt(squares / (n - 1))
+    lattice = on_lattice(units)
+    total, squares = sum(lattice.points), sum(point * point for point in lattice.points)
+    return math.sqrt(Fraction(n * squares - total * total, n * (n - 1) * lattice.denominator**2))
 
 
 def _levels() -> Iterable[tuple[int, Fraction, Fraction]]:

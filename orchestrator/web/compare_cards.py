@@ -16,7 +16,6 @@ from statistics import fmean, median
 from optimizer.statistics import PairedResult
 from optimizer.statistics.pass_at_k import PassAtK, ks_for, pass_at_k
 from orchestrator.runs.comparison.table import (
-    CRITERION_DRAWS,
     CellState,
     Contrast,
     Fact,
@@ -115,9 +114,7 @@ def criterion_cards(
             state = fact.state if fact.state != "scored" else "not_applicable"
             return given.get(fact.rollout, Mark(state, None))
 
-        contrasts = [
-            contrast(rows, side, mark_of, draws=CRITERION_DRAWS) for side in range(1, n_sides)
-        ]
+        contrasts = [contrast(rows, side, mark_of) for side in range(1, n_sides)]
         cards.append(_card(criterion, contrasts))
     return cards
 

@@ -18,11 +18,6 @@ from optimizer.statistics import Pair, PairedResult, compare
 
 PASS = 0.5
 """Scored at or above it: passed."""
-DRAWS = 4_000_000
-"""Draws of the score's bootstrap: 10,000 resamples of 400 tasks, fewer of more."""
-CRITERION_DRAWS = 1_000_000
-"""Of a criterion's: a page may show ten of them for each side."""
-RESAMPLES = (2_000, 10_000)
 FLIP_BITS = 12_000_000
 """Sign flips that a page waits for; finer scores are left to the sign test."""
 
@@ -188,8 +183,6 @@ def contrast(
     rows: Sequence[TaskRow],
     side: int,
     mark_of: Callable[[Fact], Mark] = lambda fact: Mark(fact.state, fact.score),
-    *,
-    draws: int = DRAWS,
 ) -> Contrast:
     """Side number `side` against the first. Open and not applicable pairs count in no coverage."""
     pairs: list[Pair] = []
@@ -207,7 +200,7 @@ def contrast(
                 n_broken += None in values
                 pairs.append(Pair(f"{row.task[0]}/{row.key}", *values))
     base, other = _means(pairs)
-    return Contrast(_compared(tuple(pairs), draws), base, other, n_open, n_na, n_broken)
+    return Contrast(_compared(tuple(pairs)), base, other, n_open, n_na, n_broken)
 
 
 def _means(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
@@ -218,17 +211,16 @@ def _means(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
     if not by_task:
         return None, None
     means = [
-        (fmean(one for one, _ in each), fmean(two for _, two in each)) for each in by_task.values()
+        each[0] if len(each) == 1 else (fmean(a for a, _ in each), fmean(b for _, b in each))
+        for each in by_task.values()
     ]
     return fmean(one for one, _ in means), fmean(two for _, two in means)
 
 
 @lru_cache(maxsize=256)
-def _compared(pairs: tuple[Pair, ...], draws: int) -> PairedResult:
+def _compared(pairs: tuple[Pair, ...]) -> PairedResult:
     """The same pairs are asked for by each look at a page; the answer is a function of them."""
-    tasks = len({pair.task for pair in pairs}) or 1
-    resamples = max(RESAMPLES[0], min(RESAMPLES[1], draws // tasks))
-    return compare(pairs, resamples=resamples, most_bits=FLIP_BITS)
+    return compare(pairs, resamples=None, most_bits=FLIP_BITS)
 
 
 @dataclass(frozen=True)
