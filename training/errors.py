@@ -39,5 +39,9 @@ class SamplerError(TrainingError, ConnectionError):
     """A sampler on another server failed or does not serve the weights that were asked for."""
 
 
+class MismatchError(TrainingError, ValueError):
+    """Rows were sampled from other weights than those that are trained; says by how much."""
+
+
 class RemoteError(TrainingError, ConnectionError):
     """A server that trains for us failed or refused; names the server, the call and its words."""

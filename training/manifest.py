@@ -107,6 +107,22 @@ class TinkerPart:
 
 
 @dataclass(frozen=True, slots=True)
+class SamplerPart:
+    """Where rollouts are sampled."""
+
+    kind: str = "server"
+    """`server`: the model server holds the weights. `vllm`: it passes requests on to a vLLM server,
+    which is asked for adapters by name."""
+    base_url: str = ""
+    """Of the vLLM server, without `/v1`."""
+    model: str = ""
+    """What the base is called there; empty: `model.name`."""
+    max_mismatch: float = 0.0
+    """Root mean square of the differences between the log-probs as sampled and the trainer's, above
+    which a step is refused; 0: any."""
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationPart:
     """Held-out evaluation while training, on tasks of the split `select`; never on `test`."""
 
@@ -152,6 +168,7 @@ class Manifest:
     batch: BatchPart = field(default_factory=BatchPart)
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of the sampler, for the record; `temperature` must be the policy's."""
+    sampler: SamplerPart = field(default_factory=SamplerPart)
     data: Mapping[str, Any] = field(default_factory=dict)
     """Tasks, environments, harness: for the record."""
     seed: int = 0
@@ -228,6 +245,7 @@ class Manifest:
                 "local, torchrun, tinker"
             )
         self._validate_tinker()
+        self._validate_sampler()
         if self.execution.backend != "torchrun" and self.execution.processes != 1:
             raise ConfigurationError(
                 f"manifest.execution.processes: {self.execution.processes} need the backend "
@@ -254,6 +272,30 @@ class Manifest:
                 f"rollouts are sampled at {temperature}; the ratio would compare two distributions"
             )
 
+    def _validate_sampler(self) -> None:
+        part = self.sampler
+        if part.kind not in ("server", "vllm"):
+            raise ConfigurationError(
+                f"manifest.sampler.kind: {part.kind!r} is not one of server, vllm"
+            )
+        if not part.max_mismatch >= 0.0:
+            raise ConfigurationError("manifest.sampler.max_mismatch: must be 0 or more")
+        if part.kind != "vllm":
+            return
+        if not part.base_url.startswith(("http://", "https://")):
+            raise ConfigurationError(
+                f"manifest.sampler.base_url: {part.base_url!r} is no http(s) address"
+            )
+        if self.lora is None:
+            raise ConfigurationError(
+                "manifest.sampler.kind: a vLLM server takes adapters by URL, not whole models; "
+                "train an adapter, or sample on the model server"
+            )
+        if self.tinker is not None:
+            raise ConfigurationError(
+                "manifest.sampler.kind: weights on a Tinker server are sampled there"
+            )
+
     def _validate_tinker(self) -> None:
         if self.tinker is None:
             if self.execution.backend == "tinker":
@@ -278,6 +320,10 @@ class Manifest:
                     f"manifest.objective.{name}: {value:g}, but the Tinker protocol computes at "
                     "temperature 1; sample and train at 1 there"
                 )
+        if self.lora is None:
+            raise ConfigurationError(
+                "manifest.lora: the Tinker protocol trains adapters, not every weight"
+            )
         if self.model.initial_adapter is not None:
             raise ConfigurationError(
                 "manifest.model.initial_adapter: a Tinker server begins with its base model"

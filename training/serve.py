@@ -1,7 +1,7 @@
 """The model server: an OpenAI-compatible API over one base model and its adapters.
 
-`python -m training.serve --model DIR --name NAME --port N`. Loopback by default. JSON in, JSON
-out:
+`python -m training.serve --model DIR --name NAME --port N`. Loopback by default. With `--vllm URL`
+no weights are loaded: a vLLM server samples, and this one speaks to it. JSON in, JSON out:
 
     GET    /health                 200 when the model is loaded; process id and counters
     GET    /v1/models              base model and adapters
@@ -44,9 +44,11 @@ from typing import Any
 import torch
 import uvicorn
 
-from training.engine.api import create_app
+from training.engine.api import Serving, create_app
 from training.engine.fleet import MAX_MODELS, Fleet
 from training.engine.scheduler import Limits, Sampler
+from training.engine.vllm import VllmSampler
+from training.vllm import VllmServer
 
 GRACE_S = 5
 "seconds that answers in flight have after SIGTERM"
@@ -97,6 +99,30 @@ def _return_freed_memory() -> None:
         ctypes.CDLL(None).mallopt(m_mmap_threshold, 1 << 20)
 
 
+def _own(options: argparse.Namespace) -> Serving:
+    limits = Limits(
+        max_rows=options.max_rows,
+        max_waiting=options.max_waiting,
+        max_adapters=options.max_adapters,
+        kv_tokens=options.kv_tokens,
+    )
+    sampler = Sampler(options.model, name=options.name, limits=limits)
+    return Fleet(sampler, options.model, max_models=options.max_models)
+
+
+def _vllm(options: argparse.Namespace) -> Serving:
+    if not options.vllm.startswith(("http://", "https://")):
+        raise ValueError(f"--vllm: {options.vllm!r} is no http(s) address")
+    return VllmSampler(
+        VllmServer(options.vllm, api_key=os.environ.get("SWITCHBACK_VLLM_API_KEY", "")),
+        folder=options.model,
+        name=options.name,
+        remote_name=options.vllm_model,
+        is_processed=options.vllm_processed,
+        max_adapters=options.max_adapters,
+    )
+
+
 def main(arguments: list[str] | None = None) -> int:
     parent = os.getppid()
     parser = argparse.ArgumentParser(prog="training.serve")
@@ -112,6 +138,15 @@ def main(arguments: list[str] | None = None) -> int:
         "--max-models", type=int, default=MAX_MODELS, help="whole models beside the base"
     )
     parser.add_argument("--kv-tokens", type=int, default=Limits.kv_tokens)
+    parser.add_argument("--vllm", default="", help="address of a vLLM server that samples instead")
+    parser.add_argument(
+        "--vllm-model", default="", help="what it calls the base model; the same name if empty"
+    )
+    parser.add_argument(
+        "--vllm-processed",
+        action="store_true",
+        help="it runs with --logprobs-mode processed_logprobs, so any temperature may be used",
+    )
     parser.add_argument(
         "--detached", action="store_true", help="live on when the parent process ends"
     )
@@ -123,22 +158,16 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     _return_freed_memory()
     torch.set_num_threads(options.threads)
-    limits = Limits(
-        max_rows=options.max_rows,
-        max_waiting=options.max_waiting,
-        max_adapters=options.max_adapters,
-        kv_tokens=options.kv_tokens,
-    )
     begin = time.monotonic()
     try:
-        sampler = Sampler(options.model, name=options.name, limits=limits)
+        serving = _vllm(options) if options.vllm else _own(options)
     except (OSError, ValueError) as error:
         print(f"error: cannot load the model in {options.model}: {error}", file=sys.stderr)
         return 1
     seconds = round(time.monotonic() - begin, 2)
     log.info("model loaded", extra={"fields": {"model": options.name, "duration_s": seconds}})
     uvicorn.run(
-        create_app(Fleet(sampler, options.model, max_models=options.max_models)),
+        create_app(serving),
         host=options.host,
         port=options.port,
         log_config=None,

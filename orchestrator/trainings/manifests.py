@@ -22,12 +22,15 @@ from training.manifest import (
     Manifest,
     ModelPart,
     OptimiserPart,
+    SamplerPart,
 )
 from training.models import Checkpoint, TrainingRun, TrainingRunKind
 from training.schedule import RateSpec
 from training.types import AdvantageMode, AdvantageSpec, EnvNorm, ObjectiveSpec
 
 WHOLE_MODEL_FILE = "model.safetensors"
+MAX_MISMATCH = 0.5
+"""Of log-probs; weights in bf16 against fp32 differ by some hundredths, another model by more."""
 LOOKED_BACK = 20
 """Newest steps of the same model from which the pace is taken."""
 
@@ -65,6 +68,7 @@ def manifest_of(work: Work, **data: Any) -> Manifest:
             budget_tokens=settings.budget_tokens,
         ),
         sampling={"temperature": settings.temperature},
+        sampler=_sampler_of(work),
         data={
             "environment_sha256": work.environment_version.sha256,
             "rubric_sha256": work.rubric_version.sha256,
@@ -83,6 +87,18 @@ def manifest_of(work: Work, **data: Any) -> Manifest:
         ),
         evaluation=EvaluationPart(every_steps=settings.evaluate_every),
         budgets=BudgetPart(steps=settings.steps),
+    )
+
+
+def _sampler_of(work: Work) -> SamplerPart:
+    """Where the model server has a vLLM server sample, the trainer compares itself with that."""
+    if not django_settings.VLLM_URL or work.model.base_url:
+        return SamplerPart()
+    return SamplerPart(
+        kind="vllm",
+        base_url=django_settings.VLLM_URL,
+        model=django_settings.VLLM_MODEL,
+        max_mismatch=MAX_MISMATCH,
     )
 
 

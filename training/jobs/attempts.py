@@ -13,7 +13,7 @@ from dataclasses import dataclass
 MAX_ATTEMPTS = 3
 
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?([eE][-+]?\d+)?")
-_FINAL = ("ConfigurationError", "RowError", "NumericalError")
+_FINAL = ("ConfigurationError", "RowError", "NumericalError", "MismatchError")
 """Kinds that no second attempt can change: their cause is in the manifest, the rows or the weights.
 """
 

@@ -63,6 +63,7 @@ from training.jobs.folder import (
 from training.jobs.heartbeat import Heartbeat
 from training.jobs.launch import record_file
 from training.jobs.process import die_with, end_orphan, locked, return_memory_at_once
+from training.jobs.sampler_check import check_rows, check_server
 from training.jobs.sessions import follow, is_rank, open_session, rank
 from training.llama import sizes_of
 from training.lora import WEIGHTS_FILE
@@ -115,6 +116,7 @@ class Runner:
         if step == 0 and self.manifest.tinker is not None:
             # The base too is sampled there, under a version of its own.
             self.session.publish(self.job.published, step).result()
+        self._check_sampler(step)
         self._evaluate(step)
         while step < self.manifest.budgets.steps:
             step += 1
@@ -176,6 +178,13 @@ class Runner:
         self.events.append("resumed", {"step": ref.step})
         self._publish(ref.step)
         return ref.step
+
+    def _check_sampler(self, step: int) -> None:
+        """Before anything is sampled there; later the rows of each step tell."""
+        is_base = step == 0 and self.manifest.model.initial_adapter is None
+        if self.manifest.sampler.kind == "vllm" and is_base:
+            found = check_server(self.manifest, self.session)
+            self.events.append("sampler_checked", found)
 
     def _obtain_rows(self, step: int) -> list[Row]:
         path = self.job.rows_file(step)
@@ -256,6 +265,7 @@ class Runner:
 
     def _update(self, step: int, rows: list[Row]) -> Metrics:
         spec = self._objective(step)
+        self._enter("backward", step, self.manifest.budgets.update_timeout_s)
         if spec.needs_scores:
             rows = self.session.scored(rows, spec).result()
         streams = build_streams(rows, spec)
@@ -270,12 +280,14 @@ class Runner:
             clip_norm=optimiser.clip_norm,
         )
         metrics: Metrics = {}
-        for _ in range(self.manifest.batch.updates_per_step):
+        for update in range(self.manifest.batch.updates_per_step):
             self._enter("backward", step, self.manifest.budgets.update_timeout_s)
             passes = self.session.forward_backward(
                 rows, streams, spec, on_pack=self._between_packs
             ).result()
             self._enter("step", step)
+            if update == 0:
+                check_rows(self.manifest.sampler, rows, passes.log_ratios)
             try:
                 optim = self.session.optim_step(adam).result()
             except NumericalError as error:

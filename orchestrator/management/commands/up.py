@@ -150,6 +150,9 @@ def model_spec(first_page: FirstPage) -> ChildSpec:
     # Sampling and training take turns, so each may have the cores; beyond four the rows of a step
     # are too few to share out.
     command += ["--threads", str(min(4, os.cpu_count() or 1))]
+    if settings.VLLM_URL:
+        command += ["--vllm", settings.VLLM_URL, "--vllm-model", settings.VLLM_MODEL]
+        command += ["--vllm-processed"] if settings.VLLM_PROCESSED else []
     config = Path(settings.MODEL_DIR) / "config.json"
     return ChildSpec(
         "model",
