@@ -320,10 +320,6 @@ class Manifest:
                     f"manifest.objective.{name}: {value:g}, but the Tinker protocol computes at "
                     "temperature 1; sample and train at 1 there"
                 )
-        if self.lora is None:
-            raise ConfigurationError(
-                "manifest.lora: the Tinker protocol trains adapters, not every weight"
-            )
         if self.model.initial_adapter is not None:
             raise ConfigurationError(
                 "manifest.model.initial_adapter: a Tinker server begins with its base model"

@@ -133,6 +133,16 @@ class TrainingJob(models.Model):
         return self.state in ENDED_TRAINING_STATES
 
     @property
+    def tinker_url(self) -> str:
+        """The server that trains it and keeps its weights; empty: they are here."""
+        return str((self.manifest.get("tinker") or {}).get("base_url", ""))
+
+    @property
+    def trains_adapter(self) -> bool:
+        """Whether its checkpoints are adapters on disk."""
+        return not self.trains_every_weight and not self.tinker_url
+
+    @property
     def trains_every_weight(self) -> bool:
         """Its checkpoints are whole models then, not adapters."""
         return self.manifest.get("lora", {}) is None

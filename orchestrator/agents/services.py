@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import ProtectedError
 
 from orchestrator.agents.client import Endpoint
 from orchestrator.agents.models import EndpointKind, ModelEndpoint
-from orchestrator.agents.probe import probe_endpoint
+from orchestrator.agents.probe import probe_endpoint, probe_tinker
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Project, Role, User
 from orchestrator.projects.secrets import encrypt
@@ -25,13 +27,17 @@ class EndpointRefused(ValueError):
 
 @dataclass(frozen=True)
 class NewEndpoint:
-    """An OpenAI-compatible endpoint as a person describes it."""
+    """An endpoint of another server as a person describes it."""
 
     name: str
     base_url: str
     """With or without a final `/v1`."""
     model: str
     api_key: str = ""
+    kind: str = EndpointKind.OPENAI
+    """Of `EndpointKind`: OPENAI or TINKER."""
+    tokenizer_path: str = ""
+    """Of a Tinker endpoint; empty: of this installation's model."""
     price_in_usd_per_mtok: float = 0.0
     price_out_usd_per_mtok: float = 0.0
 
@@ -48,19 +54,31 @@ def add_endpoint(*, actor: User, project: Project, new: NewEndpoint) -> ModelEnd
         raise EndpointRefused("base_url", "The address begins with http:// or https://.")
     if ModelEndpoint.objects.filter(project=project, name=new.name).exists():
         raise EndpointRefused("name", f"The project already has a model named {new.name}.")
-    result = probe_endpoint(Endpoint(base_url, new.model, api_key=new.api_key))
+    if new.kind == EndpointKind.TINKER:
+        _check_tokenizer(new)
+        result = probe_tinker(base_url, new.model, new.api_key)
+    else:
+        result = probe_endpoint(Endpoint(base_url, new.model, api_key=new.api_key))
     if not result.is_usable:
         raise EndpointRefused("base_url", result.message)
     return ModelEndpoint.objects.create(
         project=project,
         name=new.name,
-        kind=EndpointKind.OPENAI,
+        kind=new.kind,
+        tokenizer_path=new.tokenizer_path if new.kind == EndpointKind.TINKER else "",
         base_url=base_url,
         model=new.model,
         secret=encrypt(new.api_key),
         price_in_usd_per_mtok=new.price_in_usd_per_mtok,
         price_out_usd_per_mtok=new.price_out_usd_per_mtok,
     )
+
+
+def _check_tokenizer(new: NewEndpoint) -> None:
+    folder = Path(new.tokenizer_path or settings.MODEL_DIR)
+    missing = [n for n in ("tokenizer.json", "config.json") if not (folder / n).is_file()]
+    if missing:
+        raise EndpointRefused("tokenizer_path", f"{folder} has no {' and no '.join(missing)}.")
 
 
 def add_bundled_endpoint(*, actor: User, project: Project, model: str) -> ModelEndpoint:

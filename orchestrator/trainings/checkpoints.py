@@ -16,7 +16,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from orchestrator.agents.models import EndpointKind, ModelEndpoint
+from orchestrator.agents.models import ModelEndpoint
 from orchestrator.events.services import NewEvent, append, hold_fence
 from orchestrator.jobs import services as jobs
 from orchestrator.jobs.registry import JobContext
@@ -26,6 +26,7 @@ from orchestrator.trainings.children import run_child
 from orchestrator.trainings.errors import TrainingRefused
 from orchestrator.trainings.keeper import adapter_name
 from orchestrator.trainings.queries import adapter_folder
+from orchestrator.trainings.remote import refuse_remote, where
 from training.jobs.folder import version_name
 from training.models import Checkpoint
 
@@ -45,7 +46,7 @@ def promote(*, actor: User, checkpoint: Checkpoint, name: str) -> ModelEndpoint:
         model = ModelEndpoint.objects.create(
             project=job.project,
             name=name,
-            kind=EndpointKind.LOCAL,
+            **where(job),
             model=adapter_name(job, version_name(checkpoint.step)),
             adapter_path=str(folder),
         )
@@ -58,6 +59,7 @@ def promote(*, actor: User, checkpoint: Checkpoint, name: str) -> ModelEndpoint:
 def packed(checkpoint: Checkpoint) -> bytes:
     """The adapter in PEFT's format as a zip file. Raises TrainingRefused."""
     folder = _kept(checkpoint)
+    refuse_remote(checkpoint, "there is no adapter to download")
     if checkpoint.training_job.trains_every_weight:
         raise TrainingRefused(
             f"Step {checkpoint.step} is a whole model, too large to pack on request. Its files are "
@@ -82,6 +84,7 @@ def start_merge(*, actor: User, checkpoint: Checkpoint) -> None:
             f"Nothing to merge: every weight was trained, and {_kept(checkpoint)} is a whole model."
         )
     _kept(checkpoint)
+    refuse_remote(checkpoint, "nothing can be merged here")
     with transaction.atomic():
         fresh = Checkpoint.objects.get(pk=checkpoint.pk)
         if fresh.merge.get("state") == "queued":

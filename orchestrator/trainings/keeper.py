@@ -38,6 +38,7 @@ from orchestrator.trainings.curves import pack
 from orchestrator.trainings.devices import environment_for
 from orchestrator.trainings.errors import TrainingError
 from orchestrator.trainings.origins import Asked, origin_of
+from orchestrator.trainings.remote import key_for
 from orchestrator.trainings.rows import rows_of_run
 from orchestrator.trainings.scheduling import give_back, is_paused, schedule
 from training.jobs import client
@@ -93,6 +94,9 @@ class Keeper:
         self._offset = 0
         self._busy = 0
         self._steps = _told_so_far(job, "train.step")
+        self._connected_at = max(
+            (float(each["at"]) for each in _told_so_far(job, "train.connected")), default=0.0
+        )
         self._evaluated = {int(e["step"]) for e in _told_so_far(job, "train.evaluated")}
 
     def keep(self) -> None:
@@ -163,7 +167,7 @@ class Keeper:
         self._process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        env = {**os.environ, **environment_for(self._job.device)}
+        env = {**os.environ, **environment_for(self._job.device), **key_for(self._work.model)}
         return client.start_runner(self._folder, env=env)
 
     def _failure(self, status: client.JobStatus, code: int) -> Failure:
@@ -308,6 +312,8 @@ class Keeper:
                 self._record_step(event)
             elif event["kind"] == "evaluated" and event["step"] not in self._evaluated:
                 self._record_evaluated(event)
+            elif event["kind"] == "connected" and event["at"] > self._connected_at:
+                self._record_connected(event)
 
     def _record_step(self, metrics: dict[str, Any]) -> None:
         step = int(metrics["step"])
@@ -340,6 +346,13 @@ class Keeper:
         self._job.step, self._job.failures, self._busy = step, [], 0
         self._ctx.progress()
 
+    def _record_connected(self, event: dict[str, Any]) -> None:
+        """What the probe of a Tinker server has found, of each attempt."""
+        with transaction.atomic():
+            hold_fence(self._ctx.fence)
+            self._append([NewEvent("train.connected", event)])
+        self._connected_at = float(event["at"])
+
     def _record_evaluated(self, event: dict[str, Any]) -> None:
         step = int(event["step"])
         run = self._job.runs.filter(kind=TrainingRunKind.EVALUATION, step=step).first()
@@ -365,6 +378,8 @@ class Keeper:
                 chosen_reason=status.reason,
                 ended_at=timezone.now(),
             )
+            payload = {"state": TrainingState.COMPLETED, "error": "", "step": status.chosen_step}
+            self._append([NewEvent("train.ended", payload)])
             self._origin.ended(self._job)
         schedule()
         pack(TrainingJob.objects.select_related("stream").get(pk=self._job.pk))

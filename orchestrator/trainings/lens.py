@@ -27,6 +27,7 @@ from orchestrator.runs.models import Rollout
 from orchestrator.trainings.children import run_child
 from orchestrator.trainings.errors import TrainingRefused
 from orchestrator.trainings.queries import adapter_folder
+from orchestrator.trainings.remote import refuse_remote
 from training.models import Checkpoint
 
 LENS = "training.lens"
@@ -65,6 +66,7 @@ def start(*, actor: User, rollout: Rollout, checkpoint: Checkpoint) -> None:
     require(actor, rollout.run.project, Role.EDITOR)
     if not adapter_folder(checkpoint).is_dir():
         raise TrainingRefused(f"The weights of step {checkpoint.step} are not kept any more.")
+    refuse_remote(checkpoint, "they cannot be asked for the surprise of each token here")
     sizes = [len(ids) for ids in rollout.token_rows.values_list("ids", flat=True)]
     if not sizes:
         raise TrainingRefused("No token ids are stored for this rollout.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -9,6 +10,7 @@ from typing import Any
 
 from django.conf import settings as django_settings
 
+from orchestrator.agents.models import EndpointKind
 from orchestrator.runs.models import RunState
 from orchestrator.trainings.origins import Work
 from training.errors import ConfigurationError
@@ -23,6 +25,7 @@ from training.manifest import (
     ModelPart,
     OptimiserPart,
     SamplerPart,
+    TinkerPart,
 )
 from training.models import Checkpoint, TrainingRun, TrainingRunKind
 from training.schedule import RateSpec
@@ -41,6 +44,8 @@ def manifest_of(work: Work, **data: Any) -> Manifest:
     Raises ConfigurationError or ValueError that names the field.
     """
     settings = work.settings
+    if work.model.kind == EndpointKind.TINKER:
+        return _on_a_server(work, data)
     begins_with = work.model.adapter_path
     is_whole = is_whole_model(begins_with)
     return Manifest(
@@ -49,33 +54,8 @@ def manifest_of(work: Work, **data: Any) -> Manifest:
             name=work.model.model,
             initial_adapter=None if is_whole else begins_with or None,
         ),
-        lora=None
-        if settings.full_weights
-        else LoraPart(rank=settings.lora_rank, alpha=settings.lora_alpha),
-        objective=ObjectiveSpec(
-            lambda_env=settings.env_loss_weight,
-            env_norm=EnvNorm(settings.env_normalisation),
-            policy_temperature=settings.temperature,
-            advantage=AdvantageSpec(mode=AdvantageMode(settings.advantage)),
-        ),
-        optimiser=OptimiserPart(
-            rate=RateSpec(base=settings.learning_rate, warmup_steps=settings.warmup_steps),
-            clip_norm=settings.clip_norm,
-        ),
-        batch=BatchPart(
-            groups_per_step=settings.groups,
-            group_size=settings.samples,
-            budget_tokens=settings.budget_tokens,
-        ),
-        sampling={"temperature": settings.temperature},
+        **_common(work, data),
         sampler=_sampler_of(work),
-        data={
-            "environment_sha256": work.environment_version.sha256,
-            "rubric_sha256": work.rubric_version.sha256,
-            "harness_sha256": work.harness.sha256,
-            **data,
-        },
-        seed=work.seed,
         execution=ExecutionPart(
             backend="local" if settings.processes == 1 else "torchrun",
             processes=settings.processes,
@@ -85,9 +65,63 @@ def manifest_of(work: Work, **data: Any) -> Manifest:
             measures_entropy=False,
             interpreter=settings.interpreter,
         ),
-        evaluation=EvaluationPart(every_steps=settings.evaluate_every),
-        budgets=BudgetPart(steps=settings.steps),
     )
+
+
+def _on_a_server(work: Work, data: Mapping[str, Any]) -> Manifest:
+    """Where a Tinker server trains: what computes is its own, so only the interpreter is ours."""
+    model, settings = work.model, work.settings
+    return Manifest(
+        model=ModelPart(
+            folder=model.tokenizer_path or str(django_settings.MODEL_DIR),
+            name=model.model,
+            initial_adapter=model.adapter_path or None,
+        ),
+        **_common(work, data),
+        execution=ExecutionPart(
+            backend="tinker",
+            processes=settings.processes,
+            threads=settings.threads,
+            measures_entropy=False,
+            interpreter=settings.interpreter,
+        ),
+        tinker=TinkerPart(base_url=model.base_url, model=model.model, secret=model.name),
+    )
+
+
+def _common(work: Work, data: Mapping[str, Any]) -> dict[str, Any]:
+    """What does not depend on where the weights are."""
+    settings = work.settings
+    return {
+        "lora": None
+        if settings.full_weights
+        else LoraPart(rank=settings.lora_rank, alpha=settings.lora_alpha),
+        "objective": ObjectiveSpec(
+            lambda_env=settings.env_loss_weight,
+            env_norm=EnvNorm(settings.env_normalisation),
+            policy_temperature=settings.temperature,
+            advantage=AdvantageSpec(mode=AdvantageMode(settings.advantage)),
+        ),
+        "optimiser": OptimiserPart(
+            rate=RateSpec(base=settings.learning_rate, warmup_steps=settings.warmup_steps),
+            clip_norm=settings.clip_norm,
+        ),
+        "batch": BatchPart(
+            groups_per_step=settings.groups,
+            group_size=settings.samples,
+            budget_tokens=settings.budget_tokens,
+        ),
+        "sampling": {"temperature": settings.temperature},
+        "data": {
+            "environment_sha256": work.environment_version.sha256,
+            "rubric_sha256": work.rubric_version.sha256,
+            "harness_sha256": work.harness.sha256,
+            **data,
+        },
+        "seed": work.seed,
+        "evaluation": EvaluationPart(every_steps=settings.evaluate_every),
+        "budgets": BudgetPart(steps=settings.steps),
+    }
 
 
 def _sampler_of(work: Work) -> SamplerPart:
@@ -109,6 +143,11 @@ def is_whole_model(folder: str) -> bool:
 
 def estimate_of(manifest: Manifest) -> dict[str, Any]:
     """`training.estimate.Estimate` as JSON; with `error` alone where the model cannot be read."""
+    if manifest.tinker is not None:
+        return {
+            "sentence": f"{manifest.tinker.base_url} computes the passes, so their time and memory "
+            "are not known before the first steps."
+        }
     try:
         shape = ModelShape.of_folder(Path(manifest.model.folder))
     except ConfigurationError as error:

@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 
 from optimizer.models import HarnessVersion
-from orchestrator.agents.models import EndpointKind, ModelEndpoint
+from orchestrator.agents.models import GIVE_TOKENS, ModelEndpoint
 from orchestrator.environments.models import EnvironmentVersion
 from orchestrator.projects.models import Project
 from orchestrator.trainings.settings import TrainSettings
@@ -43,7 +43,8 @@ class TrainForm(forms.Form):
     model = forms.ModelChoiceField(
         ModelEndpoint.objects.none(),
         label="Model",
-        help_text="Of this installation’s model server, since training needs tokens as sampled.",
+        help_text="Of this installation’s model server or of a Tinker server, since training needs "
+        "tokens as sampled. A Tinker server computes at temperature 1.",
     )
     harness = forms.ModelChoiceField(HarnessVersion.objects.none(), label="Harness")
     steps = forms.IntegerField(min_value=1, max_value=5000, initial=PLAIN.steps, label="Steps")
@@ -109,7 +110,7 @@ class TrainForm(forms.Form):
         for name, queryset, label in (
             ("version", choices.versions, run_choices.version_label),
             ("rubric", choices.rubrics, str),
-            ("model", choices.models.filter(kind=EndpointKind.LOCAL), run_choices.model_label),
+            ("model", choices.models.filter(kind__in=GIVE_TOKENS), run_choices.model_label),
             ("harness", choices.harnesses, run_choices.harness_label),
         ):
             field = self.fields[name]

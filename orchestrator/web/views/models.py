@@ -11,6 +11,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
+from orchestrator.agents.models import EndpointKind
 from orchestrator.agents.queries import models_of
 from orchestrator.agents.services import (
     EndpointRefused,
@@ -26,15 +27,26 @@ from orchestrator.projects.models import Project
 from orchestrator.web import access
 from orchestrator.web.frame import Crumb, page
 
+KINDS = [
+    (EndpointKind.OPENAI.value, "OpenAI’s chat protocol"),
+    (EndpointKind.TINKER.value, "Tinker’s protocol: it can be trained"),
+]
+
 
 class EndpointForm(forms.Form):
+    kind = forms.ChoiceField(
+        choices=KINDS,
+        label="Speaks",
+        help_text="Runs of a Tinker server give tokens and log-probabilities, at temperature 0 or "
+        "1.",
+    )
     name = forms.CharField(
         max_length=120, label="Name", help_text="How criteria, runs and climbs call it."
     )
     base_url = forms.CharField(
         max_length=400,
         label="Address",
-        help_text="Of an OpenAI-compatible server, for instance https://api.example.org/v1.",
+        help_text="For instance https://api.example.org/v1.",
     )
     model = forms.CharField(max_length=200, label="Model", help_text="Its name on that server.")
     api_key = forms.CharField(
@@ -43,6 +55,13 @@ class EndpointForm(forms.Form):
         label="API key",
         help_text="Kept encrypted, sent to this address alone.",
         widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+    )
+    tokenizer_path = forms.CharField(
+        max_length=400,
+        required=False,
+        label="Tokenizer folder",
+        help_text="For Tinker’s protocol: a folder on this host with tokenizer.json and config.json"
+        " of the model; empty: those of the bundled model.",
     )
     price_in = forms.FloatField(
         min_value=0, required=False, label="USD per million tokens in", initial=0
@@ -86,6 +105,8 @@ def model_list(request: HttpRequest, project_id: int) -> HttpResponse:
                         base_url=given["base_url"],
                         model=given["model"].strip(),
                         api_key=given["api_key"],
+                        kind=given["kind"],
+                        tokenizer_path=given["tokenizer_path"].strip(),
                         price_in_usd_per_mtok=given["price_in"] or 0.0,
                         price_out_usd_per_mtok=given["price_out"] or 0.0,
                     ),

@@ -15,6 +15,7 @@ from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.trainings import queries as trainings
 from orchestrator.trainings import services
 from orchestrator.trainings.errors import TrainingRefused
+from orchestrator.trainings.remote import connection_of
 from orchestrator.web import access, queries, training_access
 from orchestrator.web.frame import Crumb, page
 from orchestrator.web.ladder import training_curves
@@ -84,6 +85,7 @@ def training_detail(request: HttpRequest, project_id: int, job_id: int) -> HttpR
         alarms=alarms_of(climb.pk) if climb is not None else [],
         training_alarms=trainings.alarms_of(job),
         attempts=attempts,
+        connection=connection_of(job),
         board=board(steps, evaluations, job.total_steps),
         curves=training_curves(steps, job.total_steps),
         groups=trainings.group_map(trainings.groups_of(job)),
