@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
+from django.db import OperationalError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
@@ -72,6 +73,10 @@ def problem(exc: Exception, context: dict[str, Any]) -> Response | None:
         if isinstance(exc, kind):
             detail = exc.message if isinstance(exc, AnswerRefused) else str(exc)
             return problem_of(status, detail, reasons_of(exc))
+    if isinstance(exc, OperationalError) and "locked" in str(exc):
+        busy = problem_of(503, "Others are writing at the moment; nothing was done. Send it again.")
+        busy.headers["Retry-After"] = "1"
+        return busy
     answer = exception_handler(exc, context)
     if answer is None:
         return None
@@ -89,9 +94,8 @@ def problem_of(status: int, detail: str, errors: Sequence[Mapping[str, str]] = (
         "title": HTTPStatus(status).phrase,
         "status": status,
         "detail": detail,
+        "errors": list(errors),
     }
-    if errors:
-        body["errors"] = list(errors)
     return Response(body, status=status, content_type=CONTENT_TYPE)
 
 

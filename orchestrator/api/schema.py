@@ -16,6 +16,7 @@ ALWAYS = {
     "403": "The role in the project, or the scopes of the token, do not allow it.",
     "404": "There is no such object, or it is in a project that the caller does not belong to.",
     "429": "Too many requests; `Retry-After` says when to go on.",
+    "503": "Others are writing and nothing was done; `Retry-After` says when to send it again.",
 }
 READS = {"400": "A parameter is not understood; `errors` names it."}
 CHANGES = {

@@ -14,7 +14,7 @@ from __future__ import annotations
 import datetime
 import types
 import typing
-from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict, Union
+from typing import Annotated, Any, Literal, TypedDict, Union
 
 _PLAIN: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
@@ -46,7 +46,7 @@ class Problem(TypedDict):
     title: Annotated[str, "The status in words."]
     status: int
     detail: Annotated[str, "What is wrong and what to do about it."]
-    errors: NotRequired[Annotated[list[Reason], "Where there are several reasons, or fields."]]
+    errors: Annotated[list[Reason], "Fields and reasons one by one; empty where `detail` is all."]
 
 
 def schema_of(annotation: Any) -> dict[str, Any]:
@@ -62,8 +62,6 @@ def schema_of(annotation: Any) -> dict[str, Any]:
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
         return {**schema_of(args[0]), "description": args[1]}
-    if origin in (Required, NotRequired):
-        return schema_of(args[0])
     if origin in (Union, types.UnionType):
         return {"anyOf": [schema_of(arg) for arg in args]}
     if origin is Literal:

@@ -248,5 +248,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
         name="proposal_answer",
     ),
     # Last: everything else is a problem too, and no page of the product.
-    re_path("^.*$", NoSuchAddress.as_view(), name="nothing"),
+    re_path("", NoSuchAddress.as_view(), name="nothing"),
 ]
