@@ -106,3 +106,14 @@ def test_a_training_backend_trains_as_the_local_one(tmp_path: Path) -> None:
     blocks = python_blocks("docs/how-to/add-a-training-backend.md")
     session = run(blocks["training/backends/threaded.py"])["ThreadedSession"]
     run(blocks["try it"], ThreadedSession=session, folder=tmp_path)
+
+
+def test_a_recipe_for_tinker_runs_on_our_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("tinker")
+    monkeypatch.setenv("TINKER_TELEMETRY", "0")
+    left = run(python_blocks("docs/how-to/train-on-tinker.md")["a recipe"], folder=tmp_path)
+    assert left["losses"] == sorted(left["losses"], reverse=True)
+    assert len(left["answer"].sequences) == 2
+    assert all(0 < len(each.tokens) <= 8 for each in left["answer"].sequences)

@@ -146,7 +146,15 @@ class Runner:
     def _open_session(self) -> JobSession:
         if self.manifest.tinker is None:
             return open_session(self.manifest)
-        from training.jobs import sessions_tinker
+        try:
+            from training.jobs import sessions_tinker
+        except ModuleNotFoundError as error:
+            if error.name != "tinker":
+                raise
+            raise ConfigurationError(
+                f"execution.backend: tinker needs its SDK, which {sys.executable} lacks: "
+                "pip install -r requirements/tinker.txt"
+            ) from error
 
         self._enter("connecting", 0, self.manifest.budgets.update_timeout_s)
         return sessions_tinker.open_session(self.job, self.manifest, self.events, self._check_stop)

@@ -21,7 +21,6 @@ import uvicorn
 
 from training.engine.api import create_app
 from training.errors import TrainingError
-from training.tinker.sampler import RemoteSampler
 
 KEY_VARIABLE = "TINKER_API_KEY"
 LOOK_S = 1.0
@@ -50,6 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TINKER_TELEMETRY", "0")
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     try:
+        from training.tinker.sampler import RemoteSampler  # here, so that its lack can be said
+
         sampler = RemoteSampler(
             base_url=options.base_url,
             api_key=os.environ.get(KEY_VARIABLE, ""),
@@ -58,6 +59,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     except (OSError, ValueError, TrainingError) as error:
         print(f"error: {error}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        hint = "; pip install -r requirements/tinker.txt" if error.name == "tinker" else ""
+        print(f"error: {error}{hint}", file=sys.stderr)
         return 1
     uvicorn.run(
         create_app(sampler),
