@@ -1,4 +1,9 @@
-"""A job handed over to prime-rl: its tasks as resets, and where its environment is reached."""
+"""A job handed over to prime-rl: its tasks as resets, where its environment is reached, and what
+became of it.
+
+prime-rl runs on machines of its own, so a job knows of its handover what the command tells: the
+file that was written, the start and end of a launch that named the job, the adapter that came back.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,8 @@ from typing import Any
 
 from orchestrator.environments.models import EnvironmentKind, Split
 from orchestrator.environments.serving import reset_params
+from orchestrator.events.models import Event
+from orchestrator.events.services import NewEvent, append
 from orchestrator.runs.seeds import derive_seed
 from orchestrator.trainings.errors import TrainingRefused
 from training.backends.primerl import Export, Place, Source, export
@@ -48,6 +55,19 @@ def handed_over(
         )
     except ConfigurationError as error:
         raise TrainingRefused(str(error)) from error
+
+
+def record(job: TrainingJob, state: str, **about: Any) -> None:
+    """Keeps a turn of its handover: `exported`, `started`, `ended`, `failed` or `imported`."""
+    append(
+        stream_id=job.stream_id, items=[NewEvent("train.handed_over", {"state": state, **about})]
+    )
+
+
+def handovers_of(job: TrainingJob) -> list[dict[str, Any]]:
+    """Its turns, oldest first, each with `at`. One query."""
+    told = Event.objects.filter(stream_id=job.stream_id, kind="train.handed_over").order_by("seq")
+    return [{**event.payload, "at": event.at} for event in told]
 
 
 def _address(kind: str, source: Mapping[str, Any]) -> str:

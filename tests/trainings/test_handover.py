@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.test import Client
+from django.urls import reverse
 
 from orchestrator.agents.models import EndpointKind, ModelEndpoint
+from orchestrator.trainings.handover import handovers_of
 from tests.base import People
 from tests.trainings.build import start
 from training.models import TrainingJob
@@ -98,6 +101,34 @@ def test_a_job_is_launched_and_its_words_are_kept(
     assert "no GPU here" in (tmp_path / "job.log").read_text()
     with pytest.raises(CommandError, match="install prime-rl"):
         primerl("launch", file, rl=str(tmp_path / "nothing"))
+
+
+def test_the_page_of_a_job_tells_of_its_handover(
+    job: TrainingJob, people: People, adapter: Path, data: Path, tmp_path: Path, client: Client
+) -> None:
+    file = tmp_path / "job.toml"
+    primerl("export", job.pk, to=file)
+    program = tmp_path / "rl"
+    program.write_text(f"#!{sys.executable}\nraise SystemExit(7)\n")
+    program.chmod(0o700)
+    with pytest.raises(CommandError, match="ended with 7"):
+        primerl("launch", file, rl=str(program), job=job.pk)
+    program.write_text(f"#!{sys.executable}\n")
+    primerl("launch", file, rl=str(program), job=job.pk)
+    primerl("import", adapter, user=people.editor.username, name="grid", job=job.pk)
+    told = handovers_of(job)
+    states = ["exported", "started", "failed", "started", "ended", "imported"]
+    assert [turn["state"] for turn in told] == states
+    assert told[2]["code"] == 7
+    client.force_login(people.member)
+    page = client.get(reverse("web:training_job", args=[job.project_id, job.pk])).content.decode()
+    assert "Handed over to prime-rl" in page
+    assert "not checked by prime-rl’s own classes" in page
+    assert "policy loss ppo_clip" in page  # among what differs
+    assert "exit code 7" in page
+    assert "as the model grid" in page
+    with pytest.raises(CommandError, match="no training job 99999"):
+        primerl("launch", file, rl=str(program), job=99999)
 
 
 def test_an_adapter_comes_back_as_a_model(people: People, adapter: Path, data: Path) -> None:

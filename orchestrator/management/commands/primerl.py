@@ -1,8 +1,10 @@
 """Hands training jobs to prime-rl and takes adapters back.
 
 manage.py primerl export 7 --environment-url http://env-host:8102 --to job.toml
-manage.py primerl launch job.toml
-manage.py primerl import outputs/run/weights/step_50 --project 1 --name "grid, 50 steps" --user ada
+manage.py primerl launch job.toml --job 7
+manage.py primerl import outputs/run/weights/step_50 --job 7 --name "grid, 50 steps" --user ada
+
+With `--job` the job's page tells of the launch and of the adapter that came back.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from django.http import Http404
 
 from orchestrator.projects.models import Project, User
 from orchestrator.trainings.errors import TrainingRefused
-from orchestrator.trainings.handover import handed_over
+from orchestrator.trainings.handover import handed_over, record
 from orchestrator.trainings.imports import import_adapter
 from training.backends.primerl import validate
 from training.errors import ConfigurationError
@@ -43,7 +45,8 @@ class Command(BaseCommand):
         parser.add_argument("--check-with", help="export: Python that has prime-rl-configs")
         parser.add_argument("--rl", default="rl", help="launch: prime-rl's program")
         parser.add_argument("--dry-run", action="store_true", help="launch: as prime-rl's own")
-        parser.add_argument("--project", type=int, help="import: id of the project")
+        parser.add_argument("--job", type=int, help="launch, import: the job that this is of")
+        parser.add_argument("--project", type=int, help="import: id; that of the job if given")
         parser.add_argument("--name", default="", help="import: of the model")
         parser.add_argument("--user", default="", help="import: who does it, by user name")
 
@@ -54,10 +57,7 @@ class Command(BaseCommand):
             raise CommandError(str(why) or "Not allowed.") from why
 
     def _export(self, options: dict[str, Any]) -> None:
-        number = int(options["what"]) if options["what"].isdecimal() else 0
-        job = TrainingJob.objects.filter(pk=number).first()
-        if job is None:
-            raise CommandError(f"There is no training job {options['what']}.")
+        job = _job(int(options["what"]) if options["what"].isdecimal() else 0)
         found = handed_over(
             job,
             environment_url=options["environment_url"],
@@ -73,16 +73,26 @@ class Command(BaseCommand):
             raise CommandError(f"prime-rl would refuse this configuration:\n{objection}")
         for note in found.notes:
             self.stderr.write(f"differs: {note}")
-        if options["to"] is None:
+        target = options["to"]
+        if target is not None:
+            target.write_text(found.toml, "utf-8")
+        record(
+            job,
+            "exported",
+            file="" if target is None else str(target.absolute()),
+            checked=bool(python),
+            notes=list(found.notes),
+        )
+        if target is None:
             self.stdout.write(found.toml)
             return
-        options["to"].write_text(found.toml, "utf-8")
         checked = f"accepted by {python}" if python else "not checked by prime-rl's own classes"
         self.stdout.write(f"{options['to']}: {checked}")
 
     def _launch(self, options: dict[str, Any]) -> None:
         """Runs it in the foreground; what it prints goes here and beside the file."""
         file = Path(options["what"])
+        job = _job(options["job"]) if options["job"] is not None else None
         if not file.is_file():
             raise CommandError(f"{file} is no file; make one with manage.py primerl export.")
         program = shutil.which(options["rl"])
@@ -93,6 +103,9 @@ class Command(BaseCommand):
             )
         command = [program, "@", str(file), *(["--dry-run"] if options["dry_run"] else [])]
         log = file.with_suffix(".log")
+        about = {"file": str(file.absolute()), "log": str(log.absolute())}
+        if job is not None:
+            record(job, "started", **about)
         with (
             log.open("a", encoding="utf-8") as kept,
             subprocess.Popen(
@@ -112,18 +125,31 @@ class Command(BaseCommand):
             except KeyboardInterrupt:
                 child.terminate()
             code = child.wait()
+        if job is not None:
+            record(job, "failed" if code else "ended", code=code, **about)
         if code != 0:
             raise CommandError(f"prime-rl ended with {code}; its words are in {log}")
         self.stdout.write(f"prime-rl has ended; its words are in {log}")
 
     def _import(self, options: dict[str, Any]) -> None:
-        project = Project.objects.filter(pk=options["project"]).first()
+        job = _job(options["job"]) if options["job"] is not None else None
+        number = job.project_id if job is not None else options["project"]
+        project = Project.objects.filter(pk=number).first()
         if project is None:
-            raise CommandError("Name the project: --project 1")
+            raise CommandError("Name the project: --project 1, or its job: --job 7")
         user = User.objects.filter(username=options["user"]).first()
         if user is None:
             raise CommandError("Name who imports: --user ada")
         model = import_adapter(
             actor=user, project=project, name=options["name"], folder=Path(options["what"])
         )
+        if job is not None:
+            record(job, "imported", model=model.name, file=str(Path(options["what"]).absolute()))
         self.stdout.write(f"{model.name} is a model of {project.name}.")
+
+
+def _job(number: int) -> TrainingJob:
+    job = TrainingJob.objects.filter(pk=number).first()
+    if job is None:
+        raise CommandError(f"There is no training job {number}.")
+    return job

@@ -15,11 +15,13 @@ from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.trainings import queries as trainings
 from orchestrator.trainings import services
 from orchestrator.trainings.errors import TrainingRefused
+from orchestrator.trainings.handover import handovers_of
 from orchestrator.trainings.remote import connection_of
 from orchestrator.web import access, queries, training_access
 from orchestrator.web.frame import Crumb, page
 from orchestrator.web.ladder import training_curves
 from orchestrator.web.training_board import board
+from orchestrator.web.training_facts import facts
 from orchestrator.web.training_form import QuotaForm
 from training.models import TrainingJob
 
@@ -86,11 +88,13 @@ def training_detail(request: HttpRequest, project_id: int, job_id: int) -> HttpR
         training_alarms=trainings.alarms_of(job),
         attempts=attempts,
         connection=connection_of(job),
+        handovers=handovers_of(job),
         board=board(steps, evaluations, job.total_steps),
         curves=training_curves(steps, job.total_steps),
         groups=trainings.group_map(trainings.groups_of(job)),
         looks=trainings.LOOKS,
         estimate=job.estimate,
+        facts=facts(job.manifest),
         why=_why_it_waits(job),
         last_seq=last_seq,
     )
