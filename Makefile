@@ -15,6 +15,8 @@ DEV_STAMP := $(VENV)/installed-dev-$(call hash,$(APP_FILES) requirements/dev.txt
 # Rivals of a benchmark, in an environment of their own (docs/dependencies.md says why).
 RIVALS := $(VENV)/bench
 RIVALS_STAMP := $(RIVALS)/installed-$(call hash,requirements/bench.txt)
+AUDIT := $(VENV)/audit
+AUDIT_STAMP := $(AUDIT)/installed-$(call hash,requirements/audit.txt)
 TRL := $(VENV)/bench-training
 TRL_STAMP := $(TRL)/installed-$(call hash,requirements/bench-training.txt)
 PIP := $(PY) -m pip install -qq --disable-pip-version-check
@@ -25,7 +27,7 @@ DEMO_FLAGS := $(if $(EXIT),--exit) $(if $(FULL),--full) $(if $(PORT),--port $(PO
 JOBS ?= 2
 PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-.PHONY: help demo up install install-dev tools test test-all lint format types contracts bench bench-rivals bench-trl example try-public-envs lock clean distclean
+.PHONY: audit sbom help demo up install install-dev tools test test-all lint format types contracts bench bench-rivals bench-trl example try-public-envs lock clean distclean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -75,6 +77,12 @@ try-public-envs: $(APP_STAMP) ## run public environments from a checkout (OPENEN
 example: $(APP_STAMP) ## load an example (NAME=questions, RUN=1; lists them without a name)
 	@$(PY) manage.py load_example $(NAME) $(if $(RUN),--run)
 
+sbom: $(AUDIT_STAMP) ## write a bill of materials, CycloneDX JSON (OUT=sbom.json)
+	@$(PY) -m scripts.sbom $(AUDIT)/bin/cyclonedx-py "$(or $(OUT),sbom.json)"
+
+audit: $(AUDIT_STAMP) ## look for known weaknesses in what is pinned
+	@$(PY) -m scripts.audit $(AUDIT)/bin/pip-audit
+
 lock: $(DEV_STAMP) ## pin what is installed
 	@$(PY) requirements/lock.py
 
@@ -103,6 +111,12 @@ $(RIVALS_STAMP): | $(PY)
 	@$(PY) -m venv $(RIVALS)
 	@$(RIVALS)/bin/python -m pip install -qq --disable-pip-version-check -r requirements/bench.txt
 	@rm -f $(RIVALS)/installed-*; touch $@
+
+$(AUDIT_STAMP): | $(PY)
+	@echo "installing what looks at our dependencies into $(AUDIT)"
+	@$(PY) -m venv $(AUDIT)
+	@$(AUDIT)/bin/python -m pip install -qq --disable-pip-version-check -r requirements/audit.txt
+	@rm -f $(AUDIT)/installed-*; touch $@
 
 # Over the packages of the product: torch and transformers must be the same for both.
 $(TRL_STAMP): $(DEV_STAMP)

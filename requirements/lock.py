@@ -15,7 +15,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 HERE = Path(__file__).resolve().parent
-ENVIRONMENTS = {"bench": HERE.parent / ".venv/bench"}
+ENVIRONMENTS = {
+    "audit": HERE.parent / ".venv/audit",
+    "bench": HERE.parent / ".venv/bench",
+}
 
 
 def requirements(source: Path) -> list[Requirement]:
