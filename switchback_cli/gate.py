@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,6 @@ import typer
 
 from switchback_cli import harness, origin, reports
 from switchback_cli.account import project_id
-from switchback_cli.client import Server
 from switchback_cli.errors import EXIT_CODES, INFRASTRUCTURE, CommandFailed, Ended
 from switchback_cli.follow import until_end
 from switchback_cli.options import Connection, connect
@@ -76,9 +76,9 @@ def gate(
     accepted = {"better", *(accept or ())}
     if unknown := accepted - EXIT_CODES.keys():
         raise CommandFailed(f"--accept takes {', '.join(EXIT_CODES)}, not {', '.join(unknown)}.")
-    connection = connect(context)
-    console, server = connection.console, connection.server
+    files = Files(junit, markdown, output, label)
     source = origin.source_of(os.environ)
+    title = name or origin.name_of(source)
     policy = {
         "metric": metric,
         "margin": margin,
@@ -91,51 +91,67 @@ def gate(
         "required": require or None,
         "task_floor": task_floor,
     }
-    body = _given(
-        name=name or origin.name_of(source),
-        environment=environment,
-        rubric=rubric,
-        model=model,
-        harness=harness.source_of(change),
-        baseline=harness.source_of(baseline),
-        baseline_model=baseline_model,
-        split=split,
-        n_tasks=n_tasks,
-        policy=_given(**policy),
-        source=source,
-    )
-    answer = _asked(server, connection, body, key)
-    say(console, f"Gate {answer['id']}: {answer['html_url']}")
-    if not wait:
-        _write(output, json.dumps(answer, indent=2) + "\n")
-        return
     try:
-        answer = until_end(
-            server,
-            answer["url"],
-            _measure,
-            console,
-            limit_s=None if minutes is None else 60 * minutes,
+        connection = connect(context)
+        body = _given(
+            name=title,
+            environment=environment,
+            rubric=rubric,
+            model=model,
+            harness=harness.source_of(change),
+            baseline=harness.source_of(baseline),
+            baseline_model=baseline_model,
+            split=split,
+            n_tasks=n_tasks,
+            policy=_given(**policy),
+            source=source,
         )
+        answer = _asked(connection, body, key)
+        if not wait:
+            files.write_answer(answer)
+            return
+        limit = None if minutes is None else 60 * minutes
+        server, console = connection.server, connection.console
+        answer = until_end(server, answer["url"], _measure, console, limit_s=limit)
     except CommandFailed as failed:
-        # A comment is posted always, also when nothing was decided.
-        _report({**answer, "state": "unanswered", "sentence": str(failed)},
-                accepted, junit, markdown, output, label)  # fmt: skip
+        # Whoever reads the pull request must see that nothing was decided.
+        files.write_failure(title, str(failed))
         raise
-    _report(answer, accepted, junit, markdown, output, label)
+    files.write(answer, is_accepted=answer["verdict"] in accepted)
     say(console, reports.claim(answer), style="bold")
     for line in filter(None, (answer["sentence"], reports.wants(answer))):
         say(console, line)
-    if answer["verdict"] in accepted:
-        return
-    raise Ended(EXIT_CODES.get(answer["verdict"], INFRASTRUCTURE))
+    if answer["verdict"] not in accepted:
+        raise Ended(EXIT_CODES.get(answer["verdict"], INFRASTRUCTURE))
 
 
-def _asked(
-    server: Server, connection: Connection, body: Mapping[str, Any], key: str | None
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Files:
+    """Where reports go."""
+
+    junit: Path | None
+    markdown: Path | None
+    output: Path | None
+    label: str
+
+    def write(self, gate: Mapping[str, Any], *, is_accepted: bool) -> None:
+        _write(self.junit, reports.junit(gate, accepted=is_accepted))
+        _write(self.markdown, reports.markdown(gate, label=self.label))
+        self.write_answer(gate)
+
+    def write_answer(self, gate: Mapping[str, Any]) -> None:
+        _write(self.output, json.dumps(gate, indent=2) + "\n")
+
+    def write_failure(self, name: str, text: str) -> None:
+        _write(self.junit, reports.failed_junit(name, text))
+        _write(self.markdown, reports.failed_markdown(text, label=self.label))
+
+
+def _asked(connection: Connection, body: Mapping[str, Any], key: str | None) -> dict[str, Any]:
+    server = connection.server
     project = project_id(server, connection.project)
     answer: dict[str, Any] = server.post(f"projects/{project}/gates", body, key=key)
+    say(connection.console, f"Gate {answer['id']}: {answer['html_url']}")
     return answer
 
 
@@ -147,19 +163,6 @@ def _measure(gate: Mapping[str, Any]) -> tuple[int, int, str]:
     elif gate["state"] == "queued":
         doing = "Waits for a worker"
     return spent["rollouts"], spent["most_rollouts"], doing
-
-
-def _report(
-    gate: Mapping[str, Any],
-    accepted: set[str],
-    junit: Path | None,
-    markdown: Path | None,
-    output: Path | None,
-    label: str,
-) -> None:
-    _write(junit, reports.junit(gate, accepted=gate["verdict"] in accepted))
-    _write(markdown, reports.markdown(gate, label=label))
-    _write(output, json.dumps(gate, indent=2) + "\n")
 
 
 def _write(path: Path | None, text: str) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from switchback_cli import data, gate, work
+from switchback_cli import comment, data, gate, work
 from switchback_cli.errors import INFRASTRUCTURE, CommandFailed, Ended
 from switchback_cli.options import Options
 from switchback_cli.speech import say
@@ -44,6 +44,7 @@ def common(
 
 
 app.command()(gate.gate)
+app.command()(comment.comment)
 app.command()(work.run)
 app.command()(work.climb)
 app.command()(work.train)

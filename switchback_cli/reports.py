@@ -58,7 +58,7 @@ def markdown(gate: Told, *, label: str = "") -> str:
     decision = gate["decision"] or {}
     candidate, baseline = gate["candidate"]["sha256"][:8], gate["baseline"]["sha256"][:8]
     lines = [
-        MARK.format(f" {_plain(label)}" if label else ""),
+        _mark(label),
         f"### Switchback: {_plain(claim(gate))}",
         "",
         *([_plain(gate["sentence"]), ""] if gate["sentence"] else []),
@@ -82,31 +82,47 @@ def markdown(gate: Told, *, label: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
+def failed_markdown(text: str, *, label: str = "") -> str:
+    """The comment of a gate that could not be asked for or did not answer."""
+    return f"{_mark(label)}\n### Switchback: not decided: infrastructure\n\n{_plain(text)}\n"
+
+
 def junit(gate: Told, *, accepted: bool) -> str:
     """A suite of one case; what is accepted passes, what is not decided is an error."""
-    case = ElementTree.Element("testcase", classname="switchback.gate", name=_xml(gate["name"]))
+    said = "\n".join(filter(None, (gate["sentence"], wants(gate), gate["html_url"])))
     verdict = gate["verdict"] or gate["state"]
+    fault = None
     if not accepted:
-        kind = "error" if verdict in ("infrastructure", "cancelled") else "failure"
-        fault = ElementTree.SubElement(case, kind, message=_xml(claim(gate)), type=verdict)
-        fault.text = _xml(
-            "\n".join(filter(None, (gate["sentence"], wants(gate), gate["html_url"])))
-        )
-    ElementTree.SubElement(case, "system-out").text = _xml(f"{claim(gate)}\n{gate['html_url']}")
-    bad = [child.tag for child in case if child.tag != "system-out"]
-    suite = ElementTree.Element(
+        fault = "error" if verdict in ("infrastructure", "cancelled") else "failure"
+    return _suite(gate["name"], fault, verdict, claim(gate), said)
+
+
+def failed_junit(name: str, text: str) -> str:
+    return _suite(name, "error", "infrastructure", text.partition("\n")[0], text)
+
+
+def _suite(name: str, fault: str | None, kind: str, message: str, text: str) -> str:
+    root = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(
+        root,
         "testsuite",
         name="switchback",
         tests="1",
-        failures=str(bad.count("failure")),
-        errors=str(bad.count("error")),
+        failures=str(int(fault == "failure")),
+        errors=str(int(fault == "error")),
     )
-    suite.append(case)
-    root = ElementTree.Element("testsuites")
-    root.append(suite)
+    case = ElementTree.SubElement(suite, "testcase", classname="switchback.gate", name=_xml(name))
+    if fault is not None:
+        found = ElementTree.SubElement(case, fault, message=_xml(message), type=kind)
+        found.text = _xml(text)
+    ElementTree.SubElement(case, "system-out").text = _xml(f"{message}\n{text}")
     ElementTree.indent(root)
-    text: str = ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
-    return text + "\n"
+    written: str = ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
+    return written + "\n"
+
+
+def _mark(label: str) -> str:
+    return MARK.format(f" {_plain(label)}" if label else "")
 
 
 def _score(value: float | None) -> str:

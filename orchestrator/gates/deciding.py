@@ -24,6 +24,8 @@ from orchestrator.gates.measuring import (
     Needs,
     Units,
     interval,
+    is_above,
+    is_below,
     measure,
     needs,
     p_above,
@@ -153,9 +155,9 @@ def decide(
 
 
 def _is_small(units: Units, effect: Fraction, level: float) -> bool:
-    return (
-        bool(units.values) and p_below(units, effect) <= level and p_above(units, -effect) <= level
-    )
+    if not units.values or not is_below(units, effect, level):
+        return False
+    return is_above(units, -effect, level)
 
 
 def _needs(policy: Policy, pairs: Sequence[Pair], found: Measured) -> Needs:

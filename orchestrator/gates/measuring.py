@@ -25,6 +25,11 @@ FINEST = 12_000
 rounding treats both directions alike."""
 INTERVAL_STEPS = 4_000
 """The same for the interval, which takes many tests."""
+ALWAYS_AT = 3 / 32
+"""A sum with random signs is at least its standard deviation with this probability or more,
+whatever its terms (Dvořák & Klein, "Probability mass of Rademacher sums beyond one standard
+deviation", 2022), so that nothing below it need be counted.
+"""
 MOST_MORE = 1_000_000
 """More rollouts or tasks than that are no advice."""
 _NORMAL = NormalDist()
@@ -110,6 +115,16 @@ def p_below(units: Units, than: Fraction) -> float:
     return p_above(units.turned(), -than)
 
 
+def is_above(units: Units, than: Fraction, level: float) -> bool:
+    """Whether `p_above` is at or below the level; cheap where it is far from it."""
+    values = units.values if than == 0 else _with_doubt(units)
+    return _is_beyond(_rounded([value - than for value in values], FINEST), level)
+
+
+def is_below(units: Units, than: Fraction, level: float) -> bool:
+    return is_above(units.turned(), -than, level)
+
+
 def interval(units: Units, level: float) -> tuple[float, float]:
     """The differences that neither test refuses at the one-sided level, by bisection."""
     doubted = _with_doubt(units)
@@ -122,10 +137,10 @@ def interval(units: Units, level: float) -> tuple[float, float]:
         shift = _edge(
             -steps,
             math.floor(sign * mean),
-            lambda shift: _tail([sign * point - shift for point in points]) <= level,
+            lambda shift: _is_beyond([sign * point - shift for point in points], level),
         )
         # Whoever refuses "not above zero" refuses everything below it.
-        is_beyond = p_above(units if sign > 0 else units.turned(), Fraction(0)) <= level
+        is_beyond = is_above(units if sign > 0 else units.turned(), Fraction(0), level)
         return max(0.0, shift / steps) if is_beyond else shift / steps
 
     return (end(1), -end(-1))
@@ -208,6 +223,13 @@ def _nearest(value: Fraction) -> int:
     """To the nearest whole number, halves away from zero: the same for both signs."""
     size = math.floor(abs(value) + Fraction(1, 2))
     return size if value >= 0 else -size
+
+
+def _is_beyond(points: Sequence[int], level: float) -> bool:
+    observed = sum(points)
+    if level < ALWAYS_AT and observed * abs(observed) <= sum(point * point for point in points):
+        return False
+    return _tail(points) <= level
 
 
 def _tail(points: Sequence[int]) -> float:
