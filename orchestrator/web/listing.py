@@ -39,6 +39,10 @@ class ListState:
         return "?" + urlencode(replace(self, **{"after": "", "before": "", **changes}).asked())
 
     @property
+    def first_page(self) -> ListState:
+        return replace(self, after="", before="")
+
+    @property
     def clear_url(self) -> str:
         return self.link(query="")
 

@@ -23,7 +23,7 @@ from orchestrator.grading.models import HackingAlarm
 from orchestrator.projects.models import ApiToken, Invitation, Membership, Project, User
 from orchestrator.review.queries import n_to_review
 from orchestrator.runs.models import Rollout, Run, RunState
-from orchestrator.runs.queries import RunRow, list_runs
+from orchestrator.runs.queries import EMPTY_TALLY, RunRow, tallies
 from rubrics.models import Rubric
 from training.models import TrainingJob, TrainingState
 
@@ -112,25 +112,22 @@ class RunPage:
     rows: Sequence[RunRow]
     harnesses: Mapping[int, Sequence[str]]
     """Short hashes of the harnesses of each run; several while a search screens candidates."""
-    before_id: int | None
-    """Keyset of the next page; None on the last one."""
 
 
-def run_page(
-    project_id: int,
-    *,
-    purpose: str = "",
-    state: str = "",
-    before_id: int | None = None,
-    limit: int = 50,
-) -> RunPage:
-    """Newest first, three queries."""
-    rows = list_runs(project_id, purpose=purpose, state=state, before_id=before_id, limit=limit + 1)
-    more, rows = len(rows) > limit, rows[:limit]
+def run_page(project_id: int, *, limit: int) -> RunPage:
+    """The newest, three queries."""
+    newest = Run.objects.filter(project_id=project_id).select_related(
+        "environment_version__environment", "rubric_version__rubric", "model"
+    )
+    return run_page_of(list(newest.order_by("-id")[:limit]))
+
+
+def run_page_of(runs: Sequence[Run]) -> RunPage:
+    """Tallies and harnesses of these runs, two queries."""
+    counted = tallies(run.pk for run in runs)
     return RunPage(
-        rows=rows,
-        harnesses=harnesses_of(row.run.pk for row in rows),
-        before_id=rows[-1].run.pk if more else None,
+        rows=[RunRow(run, counted.get(run.pk, EMPTY_TALLY)) for run in runs],
+        harnesses=harnesses_of(run.pk for run in runs),
     )
 
 

@@ -21,6 +21,7 @@ from tests.web import test_compare_pages as compare
 from tests.web import test_harness_pages as harnesses
 from tests.web import test_regrade_pages as regrades
 from tests.web import test_review_pages as review
+from tests.web import test_rollout_list_pages as lists
 from tests.web import test_rubric_pages as rubrics
 from tests.web import test_search_pages as searches
 from tests.web import test_training_pages as trainings
@@ -74,6 +75,9 @@ def world(people: People) -> World:
             "gates": [],
             "gate": [make_gate(people).pk],
             "run": [run.pk],
+            "rollouts": [],
+            "rollout_words": [],
+            "rollout_peek": [rollout.pk],
             "rollout": [rollout.pk],
             "rollout_cards": [rollout.pk],
             "rollout_ledger": [rollout.pk],
@@ -115,6 +119,7 @@ PAGES = [
     "gates",
     "gate",
     "run",
+    *sorted(lists.PAGES),
     "rollout",
     "rollout_cards",
     "rollout_ledger",
@@ -183,6 +188,7 @@ def test_every_address_is_under_test() -> None:
     known |= regrades.PAGES | regrades.WRITES | rubrics.PAGES | rubrics.WRITES
     known |= trainings.PAGES | trainings.FOR_EDITORS | trainings.WRITES
     known |= harnesses.PAGES | harnesses.WRITES | compare.PAGES | reports.PAGES
+    known |= lists.FOR_EDITORS | lists.WRITES | lists.OTHERS
     known |= searches.PAGES | searches.FOR_EDITORS | searches.WRITES
     assert names == known | review.PAGES | review.FOR_EDITORS | review.WRITES
 

@@ -67,14 +67,14 @@ def test_the_run_list_pages_by_keyset(client: Client, people: People) -> None:
         )
     html = get(client, people, "runs")
     assert "the first one" not in html and 'rel="next"' in html
-    before = html.split("before=")[1].split('"')[0]
-    assert "the first one" in get(client, people, "runs", query=f"?before={before}")
+    after = html.split("after=")[1].split('"')[0]
+    assert "the first one" in get(client, people, "runs", query=f"?after={after}")
 
 
 def test_an_empty_filter_is_not_an_empty_project(client: Client, people: People) -> None:
     assert "No runs yet" in get(client, people, "runs")
     make_run(people.project)
-    html = get(client, people, "runs", query="?state=failed")
+    html = get(client, people, "runs", query="?q=state+%3D+failed")
     assert "No run matches this filter" in html and "There are 1 run without it" in html
 
 

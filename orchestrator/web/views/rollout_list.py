@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from orchestrator.projects.access import project_for_page, project_for_view
@@ -47,11 +47,12 @@ def rollout_list(request: HttpRequest, project_id: int) -> HttpResponse:
         "tabs": tabs_of(project.pk, "web:rollouts"),
     }
     try:
-        context |= _found(project, state, columns)
+        try:
+            context |= _found(project, state, columns)
+        except BadCursor:
+            context |= _found(project, state.first_page, columns)
     except FilterError as error:
         context["mistake"] = mistake_in(state.query, error.message, error.start, error.end)
-    except BadCursor:
-        return redirect(request.path + state.link())
     return page(
         request, "web/rollouts.html", project, "runs", [Crumb("Rollouts")], seen=seen, **context
     )
@@ -65,7 +66,7 @@ def _found(project: Project, state: ListState, columns: list[Any]) -> dict[str, 
         everything = rollouts.rollouts_matching(project.pk, "") if is_narrowed else None
         return {"amount": amount, "n_without": everything.count() if everything else 0}
     found = rollouts.list_rollouts(
-        query,
+        rollouts.rollouts_matching(project.pk, state.query, in_order=amount.n > rollouts.MANY),
         sort=state.sort or rollouts.DEFAULT_SORT,
         after=state.after,
         before=state.before,

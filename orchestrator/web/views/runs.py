@@ -8,10 +8,9 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from orchestrator.harnesses.queries import harnesses_of_run
-from orchestrator.projects.access import project_for_view
 from orchestrator.review.queries import names_of_queues
 from orchestrator.runs.activation import activations_in_run
-from orchestrator.runs.models import Purpose, RolloutState, RunState
+from orchestrator.runs.models import RolloutState
 from orchestrator.runs.queries import capacity_text, rollout_row, rollouts_of, tally
 from orchestrator.runs.services import cancel_run
 from orchestrator.web import access, queries
@@ -21,35 +20,6 @@ from orchestrator.web.run_criteria import criteria_of_run
 
 ROWS_PER_PAGE = 600
 """Rows of the live table in one page; more are reached by `after`."""
-
-
-@login_required
-@require_safe
-def run_list(request: HttpRequest, project_id: int) -> HttpResponse:
-    project = project_for_view(request.user, project_id)
-    purpose = _choice(request.GET.get("purpose"), Purpose.values)
-    state = _choice(request.GET.get("state"), RunState.values)
-    before = request.GET.get("before", "")
-    found = queries.run_page(
-        project.pk,
-        purpose=purpose,
-        state=state,
-        before_id=int(before) if before.isdecimal() and len(before) < 19 else None,
-    )
-    return page(
-        request,
-        "web/runs.html",
-        project,
-        "runs",
-        [Crumb("Runs")],
-        found=found,
-        purposes=Purpose.choices,
-        states=RunState.choices,
-        purpose=purpose,
-        state=state,
-        is_later_page=bool(before),
-        total=queries.count_runs(project.pk) if not found.rows else None,
-    )
 
 
 @login_required
@@ -117,7 +87,3 @@ def run_cancel(request: HttpRequest, project_id: int, run_id: int) -> HttpRespon
     cancel_run(actor=request.user, run=run)  # type: ignore[arg-type] # login_required
     messages.success(request, f"Run {run.pk} is being cancelled. What has a score keeps it.")
     return redirect("web:run", project_id, run_id)
-
-
-def _choice(value: str | None, allowed: list[str]) -> str:
-    return value if value in allowed else ""
