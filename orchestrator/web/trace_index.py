@@ -11,8 +11,8 @@ import re
 import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 LETTERS = string.ascii_letters + string.digits
 OTHER = "other"
@@ -21,8 +21,7 @@ MOST_RANGES = 400
 MOST_EVENTS = 200
 
 
-@dataclass(frozen=True)
-class IndexRow:
+class IndexRow(NamedTuple):
     seq: int
     kind: str
     size: int
@@ -98,6 +97,7 @@ def depths_of(parents: Mapping[str, str]) -> dict[str, int]:
     return depths
 
 
+@cache
 def size_letter(size: int) -> str:
     """Four letters per doubling, from 64 characters on."""
     return LETTERS[min(len(LETTERS) - 1, round(4 * math.log2(1 + size / 64)))]

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
+from django.db import connection
 from django.db.models import Q, TextField
-from django.db.models.functions import Cast, Length
+from django.db.models.functions import Cast
+from django.utils import timezone
 
 from orchestrator.events.models import Event
+from orchestrator.jobs.models import Job, JobState
+from orchestrator.runs.models import OPEN_ROLLOUT_STATES, Rollout
 from orchestrator.traces.exact import Number
 from orchestrator.traces.models import OutsideEvent
 from orchestrator.web.terminal import without_sequences
@@ -23,13 +28,14 @@ _CHUNK = 500
 
 def index_of(stream_id: int) -> TraceIndex:
     """One query, two more for a trace from outside; no payload leaves the database."""
-    rows = (
-        Event.objects.filter(stream_id=stream_id)
-        .annotate(size=Length(Cast("payload", TextField())))
-        .order_by("seq")
-        .values_list("seq", "kind", "size")
-    )
-    found = [IndexRow(seq, kind, size or 0) for seq, kind, size in rows.iterator()]
+    text = "payload" if connection.vendor == "sqlite" else "payload::text"
+    # By hand: converting each of 32,843 rows takes Django as long as all the rest.
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT seq, kind, LENGTH({text}) FROM events_event WHERE stream_id = %s ORDER BY seq",
+            [stream_id],
+        )
+        found = [IndexRow(*row) for row in cursor.fetchall()]
     if any(row.kind == OUTSIDE for row in found):
         found = _in_their_order(stream_id, found)
     return TraceIndex(found)
@@ -53,6 +59,25 @@ def _in_their_order(stream_id: int, rows: Sequence[IndexRow]) -> list[IndexRow]:
         return place, IndexRow(row.seq, str(kinds.get(row.seq) or row.kind), row.size, depth)
 
     return [row for _, row in sorted(map(drawn, rows), key=lambda one: (one[0], one[1].seq))]
+
+
+def lost_since(rollout: Rollout) -> datetime | None:
+    """When the last event came, if nobody writes this open rollout any more; else None.
+
+    Its run has ended, or the worker that held it let its lease run out. One query, or three.
+    """
+    run = rollout.run
+    if rollout.state not in OPEN_ROLLOUT_STATES:
+        return None
+    job = Job.objects.filter(pk=run.job_id).first() if run.job_id else None
+    is_held = job is None or (
+        not job.is_ended
+        and not (job.state == JobState.RUNNING and job.lease_until < timezone.now())
+    )
+    if is_held and not run.has_ended:
+        return None
+    last = Event.objects.filter(stream_id=rollout.stream_id).order_by("-seq").first()
+    return last.at if last is not None else run.created_at
 
 
 def stored_outside(stream_id: int, seq: int) -> str | None:

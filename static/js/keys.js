@@ -43,17 +43,25 @@ function handle(key, dialog) {
       link?.click();
       return Boolean(link);
     }
+    case "t":
+    case "ArrowLeft":
+    case "ArrowRight":
+      return forTrace(key);
     case "n":
     case "p":
       if (document.querySelector(`a[data-key="${key}"]`)) {
         document.querySelector(`a[data-key="${key}"]`).click();
         return true;
       }
-      document.dispatchEvent(new CustomEvent("switchback:key", { detail: key }));
-      return Boolean(document.querySelector("[data-module='rollout']"));
+      return forTrace(key);
     default:
       return false;
   }
+}
+
+/* Says whether the page has a trace that does something by this key. */
+function forTrace(key) {
+  return !document.dispatchEvent(new CustomEvent("switchback:key", { detail: key, cancelable: true }));
 }
 
 /* The row cursor of a list: the focus moves along the rows' links. */

@@ -1,6 +1,7 @@
 /* The trace of a rollout: window, outline, find, kinds, raw view, keys and permalinks, and the live tail. */
 import { follow } from "./feed.js";
 import { refreshSoon } from "./parts.js";
+import { TraceFolds } from "./trace_folds.js";
 import { TraceFind } from "./trace_find.js";
 import { TraceIndex } from "./trace_index.js";
 import { TraceLane } from "./trace_lane.js";
@@ -31,7 +32,10 @@ export class TraceView {
     });
     element.addEventListener("click", (event) => this.click(event));
     addEventListener("hashchange", () => this.fromAddress());
-    document.addEventListener("switchback:key", (event) => this.key(event.detail));
+    this.folds = new TraceFolds(element.dataset.cardsUrl, () => this.window.update());
+    this.folds.apply(this.window.drawn);
+    document.addEventListener("switchback:key", (event) => this.key(event.detail) && event.preventDefault());
+    document.addEventListener("keydown", (event) => this.altKey(event));
     this.part("kinds").addEventListener("change", () => this.chooseKinds());
     this.part("kinds").addEventListener("toggle", () => this.countKinds());
     if (!this.fromAddress()) this.start();
@@ -59,6 +63,7 @@ export class TraceView {
   }
 
   mark() {
+    this.folds?.apply(this.window.drawn);
     for (const card of this.element.querySelectorAll("[data-cards] .ev.current")) {
       if (Number(card.dataset.seq) !== this.current) card.classList.remove("current");
     }
@@ -83,7 +88,11 @@ export class TraceView {
     const link = event.target.closest('a[href^="#e"]');
     const whole = event.target.closest("[data-whole]");
     const attempt = event.target.closest("[data-attempt]");
-    if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+    const fold = event.target.closest("[data-fold]");
+    if (fold) {
+      this.folds.toggle(Number(fold.closest("[data-slot]").dataset.slot));
+      this.mark();
+    } else if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
       const position = this.index.position(Number(link.hash.slice(2)));
       if (position === undefined) return;
       event.preventDefault();
@@ -135,6 +144,7 @@ export class TraceView {
       this.lane.reset();
     }
     const seq = this.index.seq(position);
+    this.folds?.set(seq, false);
     if (!isSilent) history.replaceState(null, "", `#e${seq}`);
     this.select(seq);
     const slot = this.window.drawn.get(position)?.getBoundingClientRect();
@@ -151,10 +161,25 @@ export class TraceView {
     return true;
   }
 
+  altKey(event) {
+    if (!(event.altKey || event.metaKey) || event.ctrlKey || !["ArrowUp", "ArrowDown"].includes(event.key)) return;
+    if (event.target.closest?.("input, select, textarea")) return;
+    this.key(event.key === "ArrowDown" ? "n" : "p");
+    event.preventDefault();
+  }
+
+  /* Says whether the key did something. */
   key(key) {
-    if (key !== "n" && key !== "p") return;
     const { shown, rows } = this.index;
-    if (!shown.length) return;
+    if (!shown.length) return false;
+    if (key === "t") return this.swap();
+    if (key === "ArrowLeft" || key === "ArrowRight") {
+      const scrolls = document.activeElement?.closest("pre, .scroll, [role=tablist]");
+      if (!this.current || scrolls) return false;
+      this.folds.set(this.current, key === "ArrowLeft");
+      this.mark();
+      return true;
+    }
     let row = this.current ? rows.get(this.index.position(this.current)) : undefined;
     if (row === undefined) {
       const anchor = this.window.anchor();
@@ -164,6 +189,23 @@ export class TraceView {
     this.wantsFocus = true;
     this.choose(shown[next]);
     this.mark();
+    return true;
+  }
+
+  /* Between the transcript and its outline. */
+  swap() {
+    const { nav } = this.outline;
+    if (nav.contains(document.activeElement)) {
+      this.closeOutline();
+      this.wantsFocus = true;
+      if (this.current) this.choose(this.index.position(this.current), { isSilent: true });
+      else nav.blur();
+      return true;
+    }
+    if (!nav.clientHeight) this.part("outline-toggle").click();
+    const line = this.current && nav.querySelector(`[data-seq="${this.current}"]`);
+    (line ?? nav).focus();
+    return true;
   }
 
   async whole(seq) {

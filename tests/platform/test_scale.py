@@ -50,7 +50,8 @@ def passes(servers: dict[str, str], data: Path, *arguments: str) -> None:
 
 
 def test_jobs_events_and_review_behave_the_same(servers: dict[str, str], tmp_path: Path) -> None:
-    folders = ["tests/jobs", "tests/events", "tests/review"]
+    traces = ["tests/traces/test_ingest.py", "tests/traces/test_exchange.py"]
+    folders = ["tests/jobs", "tests/events", "tests/review", *traces, "tests/web/test_finding.py"]
     passes(servers, tmp_path, *folders, "-m", "not slow and not stack and not browser")
 
 

@@ -190,3 +190,33 @@ def test_a_long_trace_is_accessible(traces: Traces, scheme: str) -> None:
         for violation in Axe().run(page).response["violations"]
     ]
     assert not found
+
+
+def test_a_card_folds_by_button_and_keys_and_stays_folded(traces: Traces) -> None:
+    from playwright.sync_api import expect
+
+    page = traces.page
+    traces.open(traces.long, "#e3")
+    page.wait_for_selector("#e3.current")
+    body = page.locator("#e3 pre").first
+    page.keyboard.press("ArrowLeft")
+    expect(body).to_be_hidden()
+    traces.open(traces.long)
+    expect(page.locator("#e3 pre").first).to_be_hidden()
+    page.get_by_role("button", name="Fold event 3", exact=True).click()
+    expect(page.locator("#e3 pre").first).to_be_visible()
+
+
+def test_t_goes_to_the_outline_and_back(traces: Traces) -> None:
+    from playwright.sync_api import expect
+
+    page = traces.page
+    traces.open(traces.long, "#e3")
+    page.wait_for_selector("#e3.current")
+    page.wait_for_selector('.outline [data-seq="3"]:not([data-ghost])')
+    page.keyboard.press("t")
+    expect(page.locator('.outline [data-seq="3"]')).to_be_focused()
+    page.keyboard.press("t")
+    expect(page.locator("#e3")).to_be_focused()
+    page.keyboard.press("Alt+ArrowDown")
+    expect(page.locator("#e4")).to_be_focused()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from orchestrator.events.services import NewEvent, append
-from orchestrator.runs.models import Rollout
+from orchestrator.jobs.models import Job
+from orchestrator.runs.models import Rollout, Run
 from orchestrator.web.trace_page import FIRST_EVENTS
 from tests.base import People
 from tests.web.build import (
@@ -208,3 +211,20 @@ def test_an_odd_request_is_answered(client: Client, rollout: Rollout) -> None:
     for seqs in ("", ",", "1-", "5-1", "1-999999999", "0", "9" * 30):
         get(client, "rollout_cards", rollout, seqs=seqs)
         get(client, "rollout_outline", rollout, seqs=seqs)
+
+
+def test_a_trace_whose_producer_is_lost_says_so(people: People) -> None:
+    run = make_run(people.project, state="running")
+    rollout = make_rollout(run, tasks_of(run)[0], state="running")
+    append(stream_id=rollout.stream_id, items=[started()])
+    later = timezone.now() + timedelta(minutes=1)
+    job = Job.objects.create(kind="run.execute", state="running", lease_until=later)
+    Run.objects.filter(pk=run.pk).update(job=job)
+    client = Client()
+    client.force_login(people.member)
+    url = reverse("web:rollout", args=[people.project.pk, rollout.pk])
+    assert b"Producer lost" not in client.get(url).content
+    Job.objects.filter(pk=job.pk).update(lease_until=timezone.now() - timedelta(minutes=1))
+    assert b"Producer lost" in client.get(url).content
+    Job.objects.filter(pk=job.pk).update(state="queued")
+    assert b"Producer lost" not in client.get(url).content

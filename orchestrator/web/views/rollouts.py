@@ -49,7 +49,17 @@ _MODULES = (
     "tabs",
     *(
         f"trace_{part}"
-        for part in ("view", "index", "window", "heights", "store", "outline", "lane", "find")
+        for part in (
+            "view",
+            "index",
+            "window",
+            "heights",
+            "store",
+            "folds",
+            "outline",
+            "lane",
+            "find",
+        )
     ),
 )
 TRACE_MODULES = [f"js/{name}.js" for name in _MODULES]
@@ -121,6 +131,7 @@ def rollout_page(request: HttpRequest, project_id: int, rollout_id: int) -> Http
         else [],
         last_seq=index.last_seq,
         is_live=shown.state in ("pending", "running", "judging"),
+        lost_since=trace_queries.lost_since(shown),
         queues=names_of_queues(project_id),
         trace_modules=TRACE_MODULES,
     )
