@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, ClassVar, TypeVar
+from urllib.parse import quote
 
 from django.db import models
 from django.http import Http404
+from django.urls import reverse
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.reverse import reverse
 from rest_framework.serializers import Serializer
 from rest_framework.views import APIView
 
@@ -95,11 +97,39 @@ def actor_of(request: Request) -> User:
 
 def page_url(request: Request, name: str, *args: object) -> str:
     """The whole address of a page for people."""
-    return str(reverse(f"web:{name}", args=args, request=request))
+    return _base(request) + _path(f"web:{name}", args)
 
 
 def api_url(request: Request, name: str, *args: object) -> str:
-    return str(reverse(f"api:{name}", args=args, request=request))
+    return _base(request) + _path(f"api:{name}", args)
+
+
+def _base(request: Request) -> str:
+    """Scheme and host, worked out once for each request."""
+    http: Any = request._request
+    if not hasattr(http, "api_base"):
+        http.api_base = http.build_absolute_uri("/").removesuffix("/")
+    base: str = http.api_base
+    return base
+
+
+def _path(name: str, args: tuple[object, ...]) -> str:
+    return _form(name, len(args)).format(*(quote(str(arg), safe="") for arg in args))
+
+
+_SENTINEL = 900_000_000_000_000
+
+
+@cache
+def _form(name: str, n_args: int) -> str:
+    """The address with `{}` for its arguments: a list of 50 runs has 150 addresses, and resolving
+    each took a quarter of its time.
+    """
+    numbers = [_SENTINEL + place for place in range(n_args)]
+    path = reverse(name, args=numbers)
+    for number in numbers:
+        path = path.replace(str(number), "{}")
+    return path
 
 
 def created(request: Request, answer: Any, location: str, *, status: int = 201) -> Response:

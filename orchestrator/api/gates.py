@@ -155,7 +155,7 @@ class NewGate(serializers.Serializer[Any]):
     n_tasks = serializers.IntegerField(
         min_value=1, max_value=MAX_ROLLOUTS, required=False, help_text="The first so many of them."
     )
-    source = serializers.DictField(
+    source = serializers.DictField(  # type: ignore[assignment] # a field's own name, not its source
         child=serializers.CharField(max_length=services.MAX_SOURCE, allow_blank=True),
         default=dict,
         help_text="Where the change comes from: commit, branch, pull_request, url.",
@@ -329,7 +329,8 @@ def _harness_of_ref(project: Project, field: str, ref: str) -> HarnessVersion:
 
 
 def _model(project: Project, field: str, told: str) -> ModelEndpoint:
-    return _named(ModelEndpoint.objects.filter(project=project), field, told)
+    found: ModelEndpoint = _named(ModelEndpoint.objects.filter(project=project), field, told)
+    return found
 
 
 def _rubric(project: Project, told: str) -> int:

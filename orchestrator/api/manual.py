@@ -193,7 +193,7 @@ def _example(
     said: Mapping[str, Any],
     body: Mapping[str, Any],
 ) -> str:
-    words = ['curl -H "Authorization: Bearer $SWITCHBACK_TOKEN"']
+    words = ['curl -H "Authorization: Bearer $TOKEN"']
     if method != "get":
         words.append(f"-X {method.upper()}")
     names = {each["name"] for each in said.get("parameters", ()) if each["in"] == "header"}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 from typing import Annotated, Any, TypedDict
 
+from django.db.models import QuerySet
 from django.http import HttpResponseBase
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -88,7 +90,7 @@ class Runs(Endpoint):
         return Response(
             paging.paged(
                 request,
-                runs_in(project.pk, **asked),
+                listed(runs_in(project.pk, **asked)),
                 lambda runs: run_answers(request, runs),
                 html_url=page_url(request, "runs", project.pk),
             )
@@ -111,7 +113,7 @@ class Runs(Endpoint):
                 actor=actor_of(request), project=project, asked=asked_of(project, asked)
             )
             location = api_url(request, "run", project.pk, run.pk)
-            return created(request, run_answer(request, run), location, status=202)
+            return created(request, new_run_answer(request, run), location, status=202)
 
         return idempotency.once(request, start)
 
@@ -166,9 +168,22 @@ def asked_of(project: Project, asked: dict[str, Any]) -> Asked:
     )
 
 
+def listed(runs: QuerySet[Run]) -> QuerySet[Run]:
+    """What names a run is often the same: read once for a page, and not joined to each row."""
+    return runs.select_related(None).prefetch_related(
+        "environment_version__environment", "rubric_version__rubric", "model"
+    )
+
+
 def run_answers(request: Request, runs: list[Run]) -> list[RunAnswer]:
     counted = tallies(run.pk for run in runs)
     return [_answer(request, run, counted.get(run.pk, EMPTY_TALLY)) for run in runs]
+
+
+def new_run_answer(request: Request, run: Run) -> RunAnswer:
+    """Of one whose rollouts are all to come."""
+    n_planned = run.rollouts.count()
+    return _answer(request, run, replace(EMPTY_TALLY, planned=n_planned))
 
 
 def run_answer(request: Request, run: Run) -> RunAnswer:

@@ -77,9 +77,9 @@ def harness_or_plain(project: Project, parts: Parts) -> HarnessVersion:
 def environment_version(project: Project, slug: str, number: int | None) -> EnvironmentVersion:
     query = EnvironmentVersion.objects.filter(environment__project=project)
     query = query.select_related("environment").order_by("-number")
-    newest = chosen(query, "environment", environment__slug=slug)
     if number is None:
-        return newest
+        return chosen(query, "environment", environment__slug=slug)
+    chosen(query, "environment", environment__slug=slug)
     return chosen(query, "version", environment__slug=slug, number=number)
 
 

@@ -1,0 +1,226 @@
+"""The REST API with 8 parallel clients at 100,000 runs: lists, details, and starting runs.
+
+The web server alone, in a process of its own on SQLite, with clients in another: no worker takes up
+the runs that are started, so the machine's other work is left out. `--runs N`, `--requests N` of
+each kind (default 400), `--clients N`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from benchmarks.figures import Figure, percentile
+from benchmarks.stack import ROOT, free_port, use_temporary_data
+
+if TYPE_CHECKING:
+    from orchestrator.projects.models import Project
+
+LIST_MS = 100.0
+CREATE_MS = 60.0
+START_S = 60.0
+_AT_ONCE = 2_000
+Send = Callable[[httpx.Client, int], httpx.Response]
+
+
+def run(options: Sequence[str] = ()) -> Iterator[Figure]:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks api")
+    parser.add_argument("--runs", type=int, default=100_000)
+    parser.add_argument("--requests", type=int, default=400)
+    parser.add_argument("--clients", type=int, default=8)
+    asked = parser.parse_args(list(options))
+    with use_temporary_data():
+        secret, project_id, body, last = _filled(asked.runs)
+        with _served() as url:
+            base = f"{url}/api/v1/projects/{project_id}"
+            headers = {"Authorization": f"Bearer {secret}"}
+            chance = random.Random(0)
+            numbers = itertools.count()
+
+            def listed(client: httpx.Client, _: int) -> httpx.Response:
+                return client.get(f"{base}/runs")
+
+            def paged(client: httpx.Client, _: int) -> httpx.Response:
+                from orchestrator.api.paging import encoded
+
+                cursor = encoded(chance.randrange(1, last))
+                return client.get(f"{base}/runs", params={"cursor": cursor})
+
+            def read(client: httpx.Client, _: int) -> httpx.Response:
+                return client.get(f"{base}/runs/{chance.randrange(1, last)}")
+
+            def created(client: httpx.Client, _: int) -> httpx.Response:
+                key = {"Idempotency-Key": f"bench-{next(numbers)}"}
+                return client.post(f"{base}/runs", json=body, headers=key)
+
+            n_faults = 0
+            for name, send, bar in (
+                ("list", listed, LIST_MS),
+                ("list_anywhere", paged, LIST_MS),
+                ("read_run", read, None),
+                ("create_run", created, CREATE_MS),
+            ):
+                took_ms, faults, per_s = _measured(send, headers, asked.requests, asked.clients)
+                n_faults += faults
+                yield Figure(f"api.{name}.p50_ms", percentile(took_ms, 0.5), None)
+                yield Figure(f"api.{name}.p95_ms", percentile(took_ms, 0.95), bar)
+                yield Figure(f"api.{name}.per_s", per_s, None)
+            yield Figure("api.not_2xx", float(n_faults), 0.0)
+
+
+def _measured(
+    send: Send, headers: dict[str, str], n_requests: int, n_clients: int
+) -> tuple[list[float], int, float]:
+    """Milliseconds of each request, how many answers were not 2xx, and requests a second."""
+
+    def client(number: int) -> tuple[list[float], int]:
+        took: list[float] = []
+        faults = 0
+        with httpx.Client(headers=headers, timeout=60) as session:
+            send(session, number)  # opens the connection
+            for _ in range(n_requests // n_clients):
+                started_s = time.perf_counter()
+                answer = send(session, number)
+                took.append((time.perf_counter() - started_s) * 1_000)
+                faults += not answer.is_success
+        return took, faults
+
+    started_s = time.perf_counter()
+    with ThreadPoolExecutor(n_clients) as pool:
+        results = list(pool.map(client, range(n_clients)))
+    took = [ms for each, _ in results for ms in each]
+    return took, sum(faults for _, faults in results), len(took) / (time.perf_counter() - started_s)
+
+
+def _filled(n_runs: int) -> tuple[str, int, dict[str, Any], int]:
+    """A token, the project, the body that starts a run of 10 rollouts, and the newest run."""
+    from orchestrator.projects.models import Role
+    from orchestrator.projects.services import create_first_admin, create_project, issue_token
+
+    admin = create_first_admin().user
+    project = create_project(actor=admin, name="Many runs")
+    body = _write_runs(project, n_runs)
+    issued = issue_token(actor=admin, project_id=project.pk, name="bench", role=Role.EDITOR)
+    from orchestrator.runs.models import Run
+
+    return issued.secret, project.pk, body, Run.objects.latest("pk").pk
+
+
+def _write_runs(project: Project, n_runs: int) -> dict[str, Any]:
+    """Two rollouts each, as rows: what is measured is the API."""
+    from django.db import connection, transaction
+    from django.utils import timezone
+
+    from optimizer.harness import Harness
+    from optimizer.store import store_harness
+    from orchestrator.agents.models import EndpointKind, ModelEndpoint
+    from orchestrator.environments.models import Environment, EnvironmentKind
+    from orchestrator.environments.services import NewTask, create_version
+    from orchestrator.events.models import Stream
+    from orchestrator.runs.models import Rollout, Run
+    from rubrics.models import Rubric
+    from rubrics.versions import create_rubric_version
+
+    environment = Environment.objects.create(
+        project=project, slug="bench", name="Bench", kind=EnvironmentKind.QA
+    )
+    tasks = [NewTask(key=f"t{n:03}", split="select", prompt="2 + 2?") for n in range(50)]
+    version = create_version(environment=environment, source={}, tasks=tasks)
+    criterion = {"id": "right", "name": "Right", "kind": "environment_reward", "weight": 1}
+    rubric = create_rubric_version(
+        rubric=Rubric.objects.create(project=project, name="Bench"), spec={"criteria": [criterion]}
+    )
+    model = ModelEndpoint.objects.create(
+        project=project, name="m", kind=EndpointKind.LOCAL, model="m"
+    )
+    harness = store_harness(project_id=project.pk, harness=Harness(instructions="Act.\n"))
+    task_ids = list(version.tasks.values_list("pk", flat=True))
+    now = timezone.now()
+    for first in range(0, n_runs, _AT_ONCE):
+        n = min(_AT_ONCE, n_runs - first)
+        with transaction.atomic():
+            streams = Stream.objects.bulk_create(
+                [Stream(project=project, kind="run") for _ in range(n)]
+            )
+            runs = Run.objects.bulk_create(
+                Run(
+                    project=project,
+                    stream=stream,
+                    environment_version=version,
+                    rubric_version=rubric,
+                    model=model,
+                    purpose="evaluate",
+                    label="bench",
+                    state="completed",
+                    started_at=now - timedelta(minutes=1),
+                    ended_at=now,
+                )
+                for stream in streams
+            )
+            own = Stream.objects.bulk_create(
+                [Stream(project=project, kind="rollout") for _ in range(2 * n)]
+            )
+            Rollout.objects.bulk_create(
+                Rollout(
+                    run=runs[place // 2],
+                    stream=stream,
+                    harness=harness,
+                    task_id=task_ids[place % len(task_ids)],
+                    replicate=0,
+                    seed=place,
+                    state="scored",
+                    score=float(place % 3 == 0),
+                )
+                for place, stream in enumerate(own)
+            )
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    return {
+        "environment": "bench",
+        "rubric": rubric.rubric_id,
+        "model": model.pk,
+        "harness": harness.pk,
+        "n_tasks": 10,
+    }
+
+
+@contextmanager
+def _served() -> Iterator[str]:
+    import os
+
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "uvicorn", "orchestrator.asgi:application"]
+    process = subprocess.Popen(
+        [*command, "--port", str(port), "--log-level", "warning"],
+        cwd=ROOT,
+        env={**os.environ, "SWITCHBACK_API_REQUESTS_PER_MINUTE": "0"},
+    )
+    try:
+        deadline_s = time.monotonic() + START_S
+        while not _answers(f"{url}/healthz"):
+            if process.poll() is not None or time.monotonic() > deadline_s:
+                raise RuntimeError(f"the web server does not answer at {url}")
+            time.sleep(0.05)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=2).status_code == 200
+    except httpx.HTTPError:
+        return False
