@@ -1,6 +1,7 @@
-"""Screens in a real Chromium, against the product's bars: long traces and the live tail.
+"""Screens in a real Chromium, against the product's bars: long traces, the live tail,
+and the charts of many trainings.
 
-`--only trace` (or live) takes one part; `--seconds N` is how long the live tail is
+`--only trace` (or live, charts) takes one part; `--seconds N` is how long the live tail is
 written (default 20), `--repeats N` how often a trace is opened (default 3: the worst counts).
 """
 
@@ -30,7 +31,7 @@ ROWS = 500.0
 LIVE_MS = 500.0
 RATE_HZ = 50.0
 CUTS = 3
-PARTS = ("trace", "live")
+PARTS = ("trace", "live", "charts")
 VIEW = {"width": 1280, "height": 800}
 
 _TASKS = """() => {
@@ -94,6 +95,10 @@ def _traces(chosen: argparse.Namespace, parts: Sequence[str]) -> Iterator[Figure
                 yield from _open_and_scroll(up, cookie, f"{place}{long.pk}/", chosen.repeats)
             if "live" in parts:
                 yield from _live(up, cookie, f"{place}{live.pk}/", live.stream_id, chosen.seconds)
+        if "charts" in parts:
+            from benchmarks.ui_charts import charts
+
+            yield from charts(project, cookie, chosen.repeats)
 
 
 def _cookie(user: Any) -> str:

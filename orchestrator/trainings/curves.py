@@ -18,6 +18,7 @@ from django.db.models import F, QuerySet
 
 from optimizer.statistics import wilson_interval
 from orchestrator.events.models import Event
+from training.bands import Bin, bands
 from training.curves import joined, packed, series, unpacked, without_score
 from training.health import BOARD
 from training.models import TrainingCurve, TrainingJob, TrainingRun, TrainingRunKind
@@ -26,7 +27,7 @@ from training.thinning import thinned
 MOST_POINTS = 2_000
 """Of a line that stands out."""
 COARSE_POINTS = 48
-"""Of a line in the crowd."""
+"""Of a line in the crowd, which is drawn as bands."""
 AT_ONCE = 40
 MOST_JOBS = 1_000
 """The newest of a project that are drawn together."""
@@ -53,10 +54,11 @@ class Curve:
 
 @dataclass(frozen=True)
 class Overlay:
-    """Curves of one quantity: some in full, all others of the project as a crowd."""
+    """Curves of one quantity: some in full, all others of the project as bands."""
 
     curves: Sequence[Curve]
-    crowd: Sequence[Curve]
+    crowd: Sequence[Bin]
+    n_crowd: int
     pending: int
     """Jobs whose newest steps are not packed yet: to be asked for again."""
 
@@ -71,9 +73,15 @@ def named(project_id: int, pks: Collection[int]) -> dict[int, TrainingJob]:
 
 
 def overlay(
-    project_id: int, key: str, shown: Collection[int], *, by_time: bool, crowd: bool
+    project_id: int,
+    key: str,
+    shown: Collection[int],
+    *,
+    by_time: bool,
+    crowd: bool,
+    most: int = MOST_POINTS,
 ) -> Overlay:
-    """`key` of `KEYS`; ids of other projects in `shown` are nobody."""
+    """`key` of `KEYS`; ids of other projects in `shown` are nobody. `most`: points of a line."""
     listed = list(jobs_on_board(project_id).values_list("pk", flat=True))
     wanted = [pk for pk in listed if pk in set(shown)]
     asked = listed if crowd else wanted
@@ -82,9 +90,11 @@ def overlay(
     in_order = sorted(stale, key=lambda job: job.pk not in shown)
     for job in in_order[:AT_ONCE]:
         pack(job)
+    others = _coarse(set(listed) - set(wanted), key, by_time=by_time) if crowd else []
     return Overlay(
-        curves=_in_full(wanted, key, by_time=by_time),
-        crowd=_coarse(set(listed) - set(wanted), key, by_time=by_time) if crowd else [],
+        curves=_in_full(wanted, key, by_time=by_time, most=most),
+        crowd=bands(others),
+        n_crowd=len(others),
         pending=max(0, len(stale) - AT_ONCE),
     )
 
@@ -153,7 +163,7 @@ def _told(stream_id: int) -> tuple[list[Any], list[Any], dict[int, datetime]]:
     )
 
 
-def _in_full(pks: Sequence[int], key: str, *, by_time: bool) -> list[Curve]:
+def _in_full(pks: Sequence[int], key: str, *, by_time: bool, most: int) -> list[Curve]:
     """In the order of `pks`. Three queries."""
     found: dict[tuple[int, str], Pairs] = {
         (job, name): unpacked(bytes(data))
@@ -167,7 +177,7 @@ def _in_full(pks: Sequence[int], key: str, *, by_time: bool) -> list[Curve]:
         points = found.get((pk, key))
         if not points:
             continue
-        drawn = thinned(points, MOST_POINTS)
+        drawn = thinned(points, most)
         missing = list(found.get((pk, "no_score"), ())) if key == "reward" else []
         intervals: dict[float, tuple[float, float]] = {}
         for step, (mean, n, errored) in evaluated.get(pk, {}).items():
@@ -200,17 +210,20 @@ def _evaluated(pks: Sequence[int]) -> dict[int, dict[int, tuple[float | None, in
     return found
 
 
-def _coarse(pks: Collection[int], key: str, *, by_time: bool) -> list[Curve]:
+def _coarse(pks: Collection[int], key: str, *, by_time: bool) -> list[Pairs]:
+    """Thinned, by step or by seconds."""
     found: dict[int, dict[str, Pairs]] = {}
     for job, name, data in TrainingCurve.objects.filter(
         training_job__in=pks, key__in=[key, "at"] if by_time else [key]
     ).values_list("training_job", "key", "coarse"):
         found.setdefault(job, {})[name] = unpacked(bytes(data))
-    return [
-        Curve(job, points, len(points), _seconds(points, found[job].get("at", ())))
-        for job in sorted(found)
-        if (points := found[job].get(key))
-    ]
+    lines = []
+    for quantities in found.values():
+        if points := quantities.get(key):
+            if seconds := _seconds(points, quantities.get("at", ())):
+                points = [(at, y) for at, (_, y) in zip(seconds, points, strict=True)]
+            lines.append(points)
+    return lines
 
 
 def _seconds(points: Pairs, times: Pairs) -> list[float]:

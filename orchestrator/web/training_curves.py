@@ -9,7 +9,7 @@ from typing import Any
 from django.http import QueryDict
 from django.urls import reverse
 
-from orchestrator.trainings.curves import KEYS, Curve, Overlay
+from orchestrator.trainings.curves import KEYS, MOST_POINTS, Curve, Overlay
 from orchestrator.trainings.sweeps import lambda_of
 from orchestrator.web.colours import colour_of
 from training.health import Chart
@@ -18,6 +18,7 @@ from training.models import TrainingJob
 SHOWN = 10
 """That stand out without a choice."""
 MOST_SHOWN = 40
+FEWEST_POINTS = 100
 SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Learning", ("reward", "held_out", "zero_advantage", "truncated")),
     ("World model", ("pool_ce", "surprise", "warning_ce", "balance")),
@@ -71,6 +72,12 @@ def note_of(job: TrainingJob) -> str:
         return ""
 
 
+def points_asked(text: str) -> int:
+    """Of a line, as wide as the chart is."""
+    asked = int(text) if text.isdecimal() and len(text) < 6 else MOST_POINTS
+    return min(MOST_POINTS, max(FEWEST_POINTS, asked))
+
+
 def as_json(found: Overlay, key: str, jobs: Mapping[int, TrainingJob]) -> dict[str, Any]:
     """Columns of numbers with five digits; a gap is null. Keys are short: there are many."""
     chart = KEYS[key]
@@ -80,7 +87,7 @@ def as_json(found: Overlay, key: str, jobs: Mapping[int, TrainingJob]) -> dict[s
         "top": chart.top,
         "pending": found.pending,
         "jobs": [_job(curve, jobs[curve.job]) for curve in found.curves],
-        "crowd": _crowd(found.crowd),
+        "crowd": _crowd(found),
     }
 
 
@@ -95,7 +102,7 @@ def _job(curve: Curve, job: TrainingJob) -> dict[str, Any]:
         "live": not job.has_ended,
         "url": reverse("web:training_job", args=[job.project_id, job.pk]),
         "n": curve.n,
-        "step": [_short(step) for step, _ in curve.points],
+        "step": _steps([step for step, _ in curve.points]),
         "y": [_short(value) for _, value in curve.points],
     }
     if curve.seconds:
@@ -111,17 +118,17 @@ def _job(curve: Curve, job: TrainingJob) -> dict[str, Any]:
     return made
 
 
-def _crowd(curves: Sequence[Curve]) -> dict[str, Any]:
-    """All in one line, with a gap after each."""
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for curve in curves:
-        places = curve.seconds or [step for step, _ in curve.points]
-        x += [_short(place) for place in places]
-        y += [_short(value) for _, value in curve.points]
-        x.append(None)
-        y.append(None)
-    return {"n": len(curves), "x": x, "y": y}
+def _steps(steps: Sequence[float]) -> Any:
+    """The first alone where each is one more than the one before."""
+    if steps and steps[-1] - steps[0] == len(steps) - 1:
+        return int(steps[0])
+    return [_short(step) for step in steps]
+
+
+def _crowd(found: Overlay) -> dict[str, Any]:
+    names = ("x", "low", "tenth", "middle", "ninetieth", "high")
+    columns = {name: [_short(getattr(each, name)) for each in found.crowd] for name in names}
+    return {"n": found.n_crowd, **columns}
 
 
 def _short(value: float | None) -> float | None:

@@ -62,4 +62,5 @@ def sweep_rows(sweep: Sweep, verdict: Verdict) -> SweepView:
             bar = (at(each.low), at(each.difference), at(each.high))
         mine = [job for job in jobs if lambda_of(job) == each.value]
         rows.append(SweepRow(each, mine, bar))
-    return SweepView(verdict, rows, sum(job.has_ended for job in jobs), len(jobs), round(scale, 2), jobs)
+    done = sum(job.has_ended for job in jobs)
+    return SweepView(verdict, rows, done, len(jobs), round(scale, 2), jobs)

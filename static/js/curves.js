@@ -20,6 +20,7 @@ export function mount(root) {
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) figures.find((each) => each.element === entry.target).see(entry.isIntersecting);
   }, { rootMargin: "120px" });
+  if (figures.some((each) => each.area)) plotly().catch(() => {}); // said by whoever draws
   for (const each of figures) if (each.area) seen.observe(each.element);
   onTheme(() => figures.forEach((each) => each.draw()));
   root.addEventListener("click", (event) => {
@@ -28,17 +29,44 @@ export function mount(root) {
   });
   if (form) mountForm(root, form, figures, choice);
   const timer = setInterval(() => {
-    if (!root.isConnected && !document.getElementById("plot-dialog")?.open) clearInterval(timer);
+    if (!root.isConnected) clearInterval(timer);
     else if (document.visibilityState === "visible") figures.filter((each) => each.isLive).forEach((each) => each.fetch());
   }, AGAIN_MS);
+}
+
+/* Two at a time: an answer that comes whole is drawn while the next is on its way. */
+const AT_ONCE = 2;
+let asking = 0;
+const waiting = [];
+async function ask(address, signal) {
+  if (asking >= AT_ONCE) await new Promise((resolve) => waiting.push(resolve));
+  asking += 1;
+  try {
+    const answer = await fetch(address, { credentials: "same-origin", signal });
+    if (!answer.ok) throw new Error(`The server answered ${answer.status}.`);
+    return await answer.json();
+  } finally {
+    asking -= 1;
+    waiting.shift()?.();
+  }
+}
+
+/* One at a time, and a frame between two: what is drawn shows at once. */
+let drawing = Promise.resolve();
+function inTurn(draw) {
+  const mine = drawing.then(() => new Promise((resolve) => setTimeout(resolve))).then(draw);
+  drawing = mine.catch(() => {});
+  return mine;
 }
 
 class Figure {
   constructor(element, url, choice) {
     Object.assign(this, { element, url, choice });
+    this.key = element.dataset.plot;
+    this.title = element.dataset.title;
     this.area = element.querySelector("[data-area]");
     this.said = element.querySelector("[data-plot-said]");
-    this.title = element.dataset.title;
+    this.isBig = element.matches("dialog");
     this.data = null;
     this.isSeen = false;
     this.isStale = true;
@@ -63,18 +91,21 @@ class Figure {
     this.asked?.abort();
     const mine = (this.asked = new AbortController());
     const { jobs, byTime, crowd } = this.choice();
-    const query = new URLSearchParams([["key", this.element.dataset.plot], ...jobs.map((job) => ["job", job])]);
+    const query = new URLSearchParams([["key", this.key], ["points", 2 * this.area.clientWidth], ...jobs.map((job) => ["job", job])]);
     if (byTime) query.set("by", "time");
     if (crowd) query.set("crowd", "1");
     try {
-      const answer = await fetch(`${this.url}?${query}`, { credentials: "same-origin", signal: mine.signal });
-      if (!answer.ok) throw new Error(`The server answered ${answer.status}.`);
-      this.data = await answer.json();
+      this.data = expanded(await ask(`${this.url}?${query}`, mine.signal));
       await this.draw();
       if (this.data.pending) setTimeout(() => this.asked === mine && this.fetch(), SOON_MS);
     } catch (error) {
       if (error.name !== "AbortError") this.fail(error);
     }
+  }
+
+  stop() {
+    this.asked?.abort();
+    this.isSeen = false;
   }
 
   fail(error) {
@@ -87,68 +118,70 @@ class Figure {
   }
 
   say(...parts) {
-    if (!this.said) return;
     this.said.replaceChildren(...parts);
     this.said.hidden = !parts.some(Boolean);
   }
 
   async draw() {
     if (!this.data) return;
-    this.element.dispatchEvent(new CustomEvent("drawn"));
-    if (!this.area) return;
     const plot = await plotly();
-    const { data } = this;
+    await inTurn(() => this.drawNow(plot));
+  }
+
+  drawNow(plot) {
+    const { data, isBig } = this;
+    if (isBig && !this.element.open) return;
+    const choice = this.choice();
     const isEmpty = !data.jobs.length && !data.crowd.n;
     this.element.dataset.state = isEmpty ? "empty" : "drawn";
     if (isEmpty) {
       plot.purge(this.area);
-      this.say(this.choice().jobs.length ? "Not measured by any of these." : "Tick a job to see it.");
+      this.say(choice.jobs.length ? "Not measured by any of these." : "Tick a job to see it.");
       return;
     }
-    drawInto(plot, this.area, data, this.choice());
-    this.say(data.pending ? `${data.pending.toLocaleString("en")} jobs are still being read…` : "");
+    const { byTime, smooth, log } = choice;
+    setUnit(byTime && hours(data));
+    const big = { showlegend: data.jobs.length > 1, legend: { orientation: "h", y: -0.14 }, margin: { l: 52, r: 14, t: 10, b: 44 } };
+    const shown = layout({ ...axes(data, { byTime, log }), ...(isBig ? big : {}) });
+    plot.react(this.area, traces(data, { smooth, byTime, isBig }), shown, { ...CONFIG, displayModeBar: isBig });
+    if (this.area.dataset.clicks === undefined) {
+      this.area.dataset.clicks = "";
+      this.area.on("plotly_click", ({ points }) => {
+        const [step, url] = points[0]?.customdata ?? [];
+        if (step > 0 && url) location.assign(`${url}steps/${step}/`);
+      });
+    }
+    if (isBig) this.element.querySelector("[data-unit]").textContent = data.unit;
+    const idle = isBig ? "A click on a point opens the rollouts of its step. Drag to zoom, double-click to go back." : "";
+    this.say(data.pending ? `${data.pending.toLocaleString("en")} jobs are still being read…` : idle);
   }
 }
 
-function drawInto(plot, area, data, { byTime, smooth, log }, isBig = false) {
-  setUnit(byTime && hours(data));
-  const made = layout({ ...axes(data, { byTime, log }), ...(isBig ? { showlegend: data.jobs.length > 1, legend: { orientation: "h", y: -0.14 }, margin: { l: 52, r: 14, t: 10, b: 44 } } : {}) });
-  plot.react(area, traces(data, { smooth, byTime, dense: isBig }), made, { ...CONFIG, displayModeBar: isBig, modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]] });
-  if (area.dataset.clicks === undefined) {
-    area.dataset.clicks = "";
-    area.on("plotly_click", ({ points }) => {
-      const [step, url] = points[0]?.customdata ?? [];
-      if (step > 0 && url) location.assign(`${url}steps/${step}/`);
-    });
-  }
+/* Steps that follow one another come as the first alone. */
+function expanded(data) {
+  for (const job of data.jobs) if (!Array.isArray(job.step)) job.step = job.y.map((_, i) => job.step + i);
+  return data;
 }
 
-async function enlarge(figure, choice) {
+function enlarge(figure, choice) {
   const dialog = document.getElementById("plot-dialog");
-  const area = dialog.querySelector("[data-area]");
-  const said = dialog.querySelector("[data-plot-said]");
+  Object.assign(dialog.dataset, { plot: figure.key, title: figure.title });
   dialog.querySelector("#plot-dialog-title").textContent = figure.title;
   dialog.querySelector("[data-unit]").textContent = "";
-  said.textContent = "Loading…";
+  const big = new Figure(dialog, figure.url, choice);
+  big.say("Loading…");
   dialog.showModal();
-  const show = async () => {
-    const plot = await plotly();
-    if (!dialog.open) return;
-    drawInto(plot, area, figure.data, choice(), true);
-    dialog.querySelector("[data-unit]").textContent = figure.data.unit;
-    said.textContent = "A click on a point opens the rollouts of its step. Drag to zoom, double-click to go back.";
-  };
-  /* A figure that is drawn nowhere else lives as long as the dialog. */
-  if (!figure.area) Object.assign(figure, { isSeen: true, said });
-  figure.element.addEventListener("drawn", show);
+  big.see(true);
+  const timer = setInterval(() => big.isLive && document.visibilityState === "visible" && big.fetch(), AGAIN_MS);
+  const redraw = () => big.draw();
+  const stop = onTheme(redraw);
   dialog.addEventListener("close", async () => {
-    figure.element.removeEventListener("drawn", show);
-    if (!figure.area) Object.assign(figure, { isSeen: false, said: null });
-    (await plotly()).purge(area);
-    delete area.dataset.clicks;
+    clearInterval(timer);
+    stop();
+    big.stop();
+    (await plotly()).purge(big.area);
+    delete big.area.dataset.clicks;
   }, { once: true });
-  if (figure.data && figure.area) await show();
-  else await figure.fetch();
 }
 
 function mountForm(root, form, figures, choice) {

@@ -10,11 +10,13 @@ export function plotly() {
 
 async function load() {
   /* It puts its rules into the sheet of this id; without one it would add a <style>, which is refused. */
-  const rules = document.createElement("link");
-  rules.rel = "stylesheet";
-  rules.id = RULES;
-  rules.href = new URL("../css/plotly-rules.css", import.meta.url).href;
-  await placed(rules);
+  if (!document.getElementById(RULES)) {
+    const rules = document.createElement("link");
+    rules.rel = "stylesheet";
+    rules.id = RULES;
+    rules.href = new URL("../css/plotly-rules.css", import.meta.url).href;
+    await placed(rules);
+  }
   const script = document.createElement("script");
   script.src = new URL("../vendor/plotly/plotly-basic.min.js", import.meta.url).href;
   await placed(script);
@@ -55,13 +57,20 @@ export function theme() {
   return colours;
 }
 
+/* Answers what ends it. */
 export function onTheme(redraw) {
   const changed = () => {
     colours = null;
     redraw();
   };
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
-  new MutationObserver(changed).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  dark.addEventListener("change", changed);
+  const chosen = new MutationObserver(changed);
+  chosen.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+  return () => {
+    dark.removeEventListener("change", changed);
+    chosen.disconnect();
+  };
 }
 
 export function layout(changes = {}) {
@@ -92,7 +101,10 @@ export function layout(changes = {}) {
   };
 }
 
-export const CONFIG = { displaylogo: false, responsive: true, displayModeBar: false, doubleClick: "reset", showTips: false };
+export const CONFIG = {
+  displaylogo: false, responsive: true, displayModeBar: false, doubleClick: "reset", showTips: false,
+  modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]],
+};
 
 export function text(value) {
   /* Plotly reads tags and entities in its texts. */

@@ -1,21 +1,29 @@
 /* Curves of trainings as traces: lines in their jobs' colours, intervals, gaps with a mark, errors hatched. Pure. */
 import { text, theme } from "./plot.js";
 
-export function traces(data, { smooth = 0, byTime = false, dense = false } = {}) {
+export function traces(data, { smooth = 0, byTime = false, isBig = false } = {}) {
   const of = theme();
   const made = [];
-  if (data.crowd?.x.length) {
-    made.push({
-      type: "scatter", mode: "lines", name: "others", x: scaled(data.crowd.x, byTime), y: data.crowd.y, hoverinfo: "skip", connectgaps: false,
-      line: { color: of["line-strong"], width: 1, simplify: true }, opacity: 0.6,
-    });
-  }
+  if (data.crowd?.n) made.push(...bands(data.crowd, of, byTime));
   const isAlone = data.jobs.length <= 3;
-  for (const job of data.jobs) made.push(...ofJob(job, of, { smooth, byTime, dense, isAlone }));
+  for (const job of data.jobs) made.push(...ofJob(job, of, { smooth, byTime, isBig, isAlone }));
   return made;
 }
 
-function ofJob(job, of, { smooth, byTime, dense, isAlone }) {
+/* All other jobs: from least to most, the middle four fifths, and their median. */
+function bands(crowd, of, byTime) {
+  const edge = { type: "scatter", mode: "lines", x: scaled(crowd.x, byTime), hoverinfo: "skip", showlegend: false, line: { width: 0 } };
+  const fill = (alpha) => of["line-strong"].replace(/^rgb\((.*)\)$/, `rgba($1, ${alpha})`);
+  return [
+    { ...edge, y: crowd.low },
+    { ...edge, y: crowd.high, fill: "tonexty", fillcolor: fill(0.28) },
+    { ...edge, y: crowd.tenth },
+    { ...edge, y: crowd.ninetieth, fill: "tonexty", fillcolor: fill(0.45) },
+    { ...edge, y: crowd.middle, line: { width: 1.4, dash: "dot", color: of.muted }, name: `median of ${crowd.n} others`, showlegend: true },
+  ];
+}
+
+function ofJob(job, of, { smooth, byTime, isBig, isAlone }) {
   const colour = of[`run-${job.slot}`];
   const x = byTime && job.s ? scaled(job.s, true) : job.step;
   const name = text(job.note ? `${job.name} (${job.note})` : job.name);
@@ -25,7 +33,7 @@ function ofJob(job, of, { smooth, byTime, dense, isAlone }) {
   const said = (value) => `<b>${name}</b><br>step %{customdata[0]}: ${value}<extra></extra>`;
   const made = [];
   const raw = {
-    ...shared, y: job.y, mode: few || (dense && isAlone) || job.low ? "lines+markers" : "lines", line, marker: { color: colour, size: few ? 5 : 3 },
+    ...shared, y: job.y, mode: few || (isBig && isAlone) || job.low ? "lines+markers" : "lines", line, marker: { color: colour, size: few ? 5 : 3 },
     hovertemplate: job.low ? `<b>${name}</b><br>step %{customdata[0]}: %{y:.4~g}, 95 % %{customdata[2]}<extra></extra>` : said("%{y:.4~g}"),
   };
   if (job.low) {
@@ -61,7 +69,7 @@ function ofJob(job, of, { smooth, byTime, dense, isAlone }) {
 
 /* Minutes, or hours where they would be many, are the reader's unit: the axis says which. */
 export function hours(data) {
-  const most = Math.max(0, ...data.jobs.flatMap((job) => job.s ?? []), ...(data.crowd?.x ?? []).filter((x) => x !== null).slice(0, 5000));
+  const most = Math.max(0, ...data.jobs.flatMap((job) => job.s ?? []), ...(data.crowd?.x ?? []));
   return most > 3 * 3600;
 }
 

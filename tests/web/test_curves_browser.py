@@ -55,7 +55,8 @@ def test_curves_are_drawn_in_their_jobs_colours_and_follow_the_choices(desk: Des
     first, second, third = desk.jobs
     desk.open_drawn(f"train/curves/?job={first.pk}&job={second.pk}")
     reward = desk.plot("reward")
-    expect(reward.locator(LINES)).to_have_count(3)  # two, and the third in the crowd
+    # Two lines; the third job is the crowd: the edges of two bands, and a median.
+    expect(reward.locator(LINES)).to_have_count(2 + 5)
     token = f"getComputedStyle(document.body).getPropertyValue('--run-{first.pk % 10}').trim()"
     desk.page.evaluate(
         f"() => {{ window.probe = document.createElement('i'); "

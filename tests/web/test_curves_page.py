@@ -10,9 +10,10 @@ from django.http import QueryDict
 from django.test import Client
 from django.urls import reverse
 
+from orchestrator.events.services import NewEvent, append
 from orchestrator.web.training_curves import MOST_SHOWN, SECTIONS, chosen
 from tests.base import People
-from tests.web.training_rows import make_sweep, make_trained_job
+from tests.web.training_rows import STEPS, make_sweep, make_trained_job
 from training.health import BOARD
 from training.models import TrainingJob
 
@@ -45,16 +46,28 @@ def test_figures_are_columns_with_the_jobs_name_and_colour(client: Client, peopl
     assert each["name"] == "<b>bold</b>"
     assert each["slot"] == job.pk % 10
     assert each["live"] is True
-    assert len(each["step"]) == len(each["y"]) == len(each["s"])
+    assert each["step"] == 1  # and each next one more
+    assert len(each["y"]) == len(each["s"]) == STEPS
     assert each["y"][4] is None
-    assert found["crowd"] == {"n": 0, "x": [], "y": []}
+    assert found["crowd"]["n"] == 0
 
 
-def test_the_others_are_one_line_with_gaps(client: Client, people: People) -> None:
+def test_the_others_are_bands(client: Client, people: People) -> None:
     first, _, _ = (make_trained_job(people.project, device="") for _ in range(3))
     found = data(client, people, f"key=reward&job={first.pk}&crowd=1")
     assert found["crowd"]["n"] == 2
-    assert found["crowd"]["x"].count(None) == found["crowd"]["y"].count(None) == 2
+    assert len({len(column) for name, column in found["crowd"].items() if name != "n"}) == 1
+
+
+def test_a_chart_gets_as_many_points_as_it_asks_for(client: Client, people: People) -> None:
+    job = make_trained_job(people.project)
+    steps = [NewEvent("train.step", {"step": i, "reward_mean": i % 7 / 7}) for i in range(9, 500)]
+    append(stream_id=job.stream_id, items=steps)
+    for asked, most in (("120", 120), ("1", 100), ("99999999", 2000), ("x", 2000)):
+        (each,) = data(client, people, f"key=reward&job={job.pk}&points={asked}")["jobs"]
+        assert len(each["y"]) <= most
+        assert each["n"] == 499
+        assert max(each["y"]) == pytest.approx(6 / 7, abs=1e-4)
 
 
 @pytest.mark.parametrize("query", ["", "key=secret", "key=at"])

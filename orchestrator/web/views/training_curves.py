@@ -40,7 +40,7 @@ def training_curves(request: HttpRequest, project_id: int) -> HttpResponse:
 @login_required
 @require_safe
 def training_curves_data(request: HttpRequest, project_id: int) -> HttpResponse:
-    """`?key=reward&job=1&job=2`, `&by=time` and `&crowd=1`."""
+    """`?key=reward&job=1&job=2`, `&by=time` `&crowd=1` and `&points=600`."""
     project = project_for_view(request.user, project_id)
     key = request.GET.get("key", "")
     if key not in curves.KEYS:
@@ -53,5 +53,6 @@ def training_curves_data(request: HttpRequest, project_id: int) -> HttpResponse:
         asked,
         by_time=request.GET.get("by") == "time",
         crowd=request.GET.get("crowd") == "1",
+        most=shown_as.points_asked(request.GET.get("points", "")),
     )
     return JsonResponse(shown_as.as_json(found, key, curves.named(project.pk, asked)))
