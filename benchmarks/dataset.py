@@ -1,8 +1,7 @@
 """A large project, seeded: 100,000 rollouts in 200 runs with 1,000,000 events, or as many as asked.
 
 Rows are written as tables, not by services: what is measured is reading. Words follow Zipf's law
-over a vocabulary of 20,000, so that there are rare and common ones; `RARE` stands in one event of
-10,000, `COMMON` in about every second observation.
+over a vocabulary of 20,000, and there is one rare and one common word that searches look for.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
+from benchmarks.ui_lists import COMMON, N_ROLLOUTS, RARE
 from optimizer.harness import Harness
 from optimizer.store import store_harness
 from orchestrator.agents.models import EndpointKind, ModelEndpoint
@@ -28,12 +28,27 @@ from orchestrator.projects.models import Project
 from orchestrator.runs.models import Rollout, Run, VerdictRecord
 from rubrics.models import Rubric, RubricVersion
 
-N_ROLLOUTS = 100_000
 ROLLOUTS_PER_RUN = 500
 EVENTS_EACH = 10
-RARE, COMMON = "zyzzyva", "segment"
 N_WORDS = 20_000
-_SYLLABLES = "ba ce di fo gu ka le mi no pu ra se ti vo wu za".split()
+_SYLLABLES = [
+    "ba",
+    "ce",
+    "di",
+    "fo",
+    "gu",
+    "ka",
+    "le",
+    "mi",
+    "no",
+    "pu",
+    "ra",
+    "se",
+    "ti",
+    "vo",
+    "wu",
+    "za",
+]
 _AT_ONCE = 2_000
 
 

@@ -1,8 +1,9 @@
 """Screens in a real Chromium, against the product's bars: long traces, the live tail,
-and the charts of many trainings.
+the charts of many trainings, and lists of 100,000 rollouts.
 
-`--only trace` (or live, charts) takes one part; `--seconds N` is how long the live tail is
-written (default 20), `--repeats N` how often a trace is opened (default 3: the worst counts).
+`--only trace` (or live, charts, lists) takes one part; `--seconds N` is how long the live tail is
+written (default 20), `--repeats N` how often a trace is opened (default 3: the worst counts),
+`--rollouts N` how long the lists are.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ ROWS = 500.0
 LIVE_MS = 500.0
 RATE_HZ = 50.0
 CUTS = 3
-PARTS = ("trace", "live", "charts")
+PARTS = ("trace", "live", "charts", "lists")
 VIEW = {"width": 1280, "height": 800}
 
 _TASKS = """() => {
@@ -72,6 +73,7 @@ def run(options: Sequence[str] = ()) -> Iterator[Figure]:
     parser.add_argument("--only", choices=PARTS, action="append")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rollouts", type=int, default=100_000)
     chosen = parser.parse_args(list(options))
     parts = chosen.only or PARTS
     yield Figure("ui.load_of_the_machine", os.getloadavg()[0], None)
@@ -99,6 +101,10 @@ def _traces(chosen: argparse.Namespace, parts: Sequence[str]) -> Iterator[Figure
             from benchmarks.ui_charts import charts
 
             yield from charts(project, cookie, chosen.repeats)
+        if "lists" in parts:
+            from benchmarks.ui_lists import lists
+
+            yield from lists(user, cookie, n_rollouts=chosen.rollouts)
 
 
 def _cookie(user: Any) -> str:
