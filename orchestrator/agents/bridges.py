@@ -34,6 +34,7 @@ START_S = 120.0
 LOOK_S = 0.2
 MAX_STARTS = 5
 """In a row without an answer between."""
+EXIT_REFUSED = 1
 POINTER_FILE = "tinker.json"
 KEY_VARIABLE = "TINKER_API_KEY"
 
@@ -85,7 +86,11 @@ class Bridge:
         """Waits for its end, and starts it again if it was not asked to."""
         code = process.wait()
         with _lock:
-            if self.process is not process or self.starts >= MAX_STARTS:
+            if self.process is not process:
+                return
+            if code == EXIT_REFUSED:
+                self.starts = MAX_STARTS  # it has said why, and would again
+            if self.starts >= MAX_STARTS:
                 return
             log.warning("bridge ended", code=code, port=self.port)
             self.start()

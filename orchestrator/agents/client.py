@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 
 from orchestrator.agents.errors import ModelError
+from orchestrator.agents.redacting import transport_for
 from orchestrator.agents.types import (
     Completion,
     Function,
@@ -57,7 +58,11 @@ class ModelClient:
             base_url=endpoint.base_url.rstrip("/"),
             headers=headers,
             timeout=httpx.Timeout(REQUEST_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
-            limits=httpx.Limits(max_connections=128, max_keepalive_connections=64),
+            transport=transport_for(
+                endpoint.api_key,
+                limits=httpx.Limits(max_connections=128, max_keepalive_connections=64),
+                trust_env=False,
+            ),
             trust_env=False,
         )
         self._adapter_lock = asyncio.Lock()

@@ -11,7 +11,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from orchestrator.agents.models import ModelEndpoint
+from orchestrator.agents.models import EndpointKind, ModelEndpoint
 from orchestrator.agents.services import (
     NewEndpoint,
     add_bundled_endpoint,
@@ -41,7 +41,11 @@ class ModelAnswer(TypedDict):
     url: str
     html_url: str
     name: str
-    kind: Annotated[str, "local: the model server here, which trains; openai: text in, text out."]
+    kind: Annotated[
+        str,
+        "local: the model server here, which trains; tinker: a server that trains and samples; "
+        "openai: text in, text out.",
+    ]
     base_url: str
     model: Annotated[str, "As the endpoint calls it."]
     has_key: Annotated[bool, "A key is kept, encrypted, and never shown."]
@@ -55,6 +59,18 @@ class NewModel(serializers.Serializer[Any]):
     name = serializers.CharField(max_length=120)
     base_url = serializers.CharField(max_length=400, help_text="With or without a final `/v1`.")
     model = serializers.CharField(max_length=200)
+    kind = serializers.ChoiceField(
+        choices=[EndpointKind.OPENAI.value, EndpointKind.TINKER.value],
+        default=EndpointKind.OPENAI.value,
+        help_text="Which protocol it speaks.",
+    )
+    tokenizer_path = serializers.CharField(
+        max_length=400,
+        default="",
+        allow_blank=True,
+        help_text="Of `tinker`: a folder on the workers' host with tokenizer.json and config.json; "
+        "empty: the bundled model's.",
+    )
     api_key = serializers.CharField(
         max_length=1000, default="", allow_blank=True, write_only=True, help_text="Never shown."
     )
@@ -85,7 +101,7 @@ class Models(Endpoint):
 
     @operation(ModelAnswer, body=NewModel, status=201, says="It has answered, and is kept.")
     def post(self, request: Request, project_id: int) -> Response:
-        """Adds an OpenAI-compatible endpoint that answers. Editors."""
+        """Adds an endpoint of another server that answers. Editors."""
         project = project_for_edit(request.user, project_id)
         asked = read(NewModel, request.data)
         endpoint = add_endpoint(actor=actor_of(request), project=project, new=NewEndpoint(**asked))

@@ -10,7 +10,7 @@ from optimizer.models import HarnessVersion
 from optimizer.store import load_harness
 from orchestrator.agents.client import Endpoint
 from orchestrator.agents.endpoints import endpoint_of
-from orchestrator.agents.models import ModelEndpoint
+from orchestrator.agents.models import EndpointKind, ModelEndpoint
 from orchestrator.agents.types import Sampling
 from orchestrator.environments.serving import episode_settings, kind_of
 from orchestrator.runs.conditions import Remarks
@@ -132,6 +132,11 @@ def _sampling(
             "Switchback samples from the whole distribution, so it was not applied.",
         )
         values["top_p"] = 1.0
+    if model.kind == EndpointKind.TINKER and values["temperature"] not in (0, 1):
+        raise ValueError(
+            f"harness {version.short}: temperature {values['temperature']:g}, but {model.name} is "
+            "on a Tinker server, whose log-probabilities are those at 1: sample at 1, or at 0."
+        )
     return Sampling(
         temperature=float(values["temperature"]),
         max_tokens=int(values["max_tokens"]),

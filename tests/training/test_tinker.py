@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,14 @@ from tinker import types  # noqa: E402 # after the skip
 
 from training.tinker import conformance  # noqa: E402
 from training.tinker.conformance import Conformance, probe  # noqa: E402
-from training.tinker.engine import AdamParams, Datum, Engine, Passed, Training  # noqa: E402
+from training.tinker.engine import (  # noqa: E402
+    AdamParams,
+    Config,
+    Datum,
+    Engine,
+    Passed,
+    Training,
+)
 from training.tinker.server import TinkerServer  # noqa: E402
 
 
@@ -40,7 +47,7 @@ def server(tiny_folder: Path) -> Iterator[TinkerServer]:
 class Normalises(Engine):
     """Divides each sequence by the sum of its weights, as one known server does."""
 
-    def loss(self, lp_T: Tensor, datum: Datum, loss_fn: str, config: Mapping[str, float]) -> Tensor:
+    def loss(self, lp_T: Tensor, datum: Datum, loss_fn: str, config: Config) -> Tensor:
         weights = datum.inputs.get("weights") or datum.inputs.get("advantages") or (1.0,)
         return super().loss(lp_T, datum, loss_fn, config) / max(sum(weights), 1e-9)
 
@@ -57,14 +64,14 @@ class Merges(Engine):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.pending: dict[int, list[tuple[Sequence[Datum], str, Mapping[str, float]]]] = {}
+        self.pending: dict[int, list[tuple[Sequence[Datum], str, Config]]] = {}
 
     def forward_backward(
         self,
         training: Training,
         data: Sequence[Datum],
         loss_fn: str,
-        config: Mapping[str, float],
+        config: Config,
         *,
         is_forward_only: bool,
     ) -> Passed:

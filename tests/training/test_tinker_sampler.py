@@ -134,6 +134,7 @@ def test_what_cannot_be_sampled_is_refused_with_its_reason(
     sampler.close()
 
 
+@pytest.mark.slow
 def test_the_bridge_serves_published_weights_as_the_model_server_does(
     server: TinkerServer, session: TinkerSession, tiny_folder: Path, tmp_path: Path
 ) -> None:

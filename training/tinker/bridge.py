@@ -17,11 +17,6 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-import uvicorn
-
-from training.engine.api import create_app
-from training.errors import TrainingError
-
 KEY_VARIABLE = "TINKER_API_KEY"
 LOOK_S = 1.0
 GRACE_S = 5
@@ -47,9 +42,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     os.environ.setdefault("TINKER_TELEMETRY", "0")
+    if not (options.tokenizer / "tokenizer.json").is_file():
+        print(f"error: {options.tokenizer} has no tokenizer.json", file=sys.stderr)
+        return 1
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    # Here: what is wrong with the arguments, or missing, is said first and at once.
+    import uvicorn
+
+    from training.engine.api import create_app
+    from training.errors import TrainingError
+
     try:
-        from training.tinker.sampler import RemoteSampler  # here, so that its lack can be said
+        from training.tinker.sampler import RemoteSampler
 
         sampler = RemoteSampler(
             base_url=options.base_url,

@@ -4,20 +4,26 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('agents', '0004_promoted_adapter'),
+        ("agents", "0004_promoted_adapter"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='modelendpoint',
-            name='tokenizer_path',
+            model_name="modelendpoint",
+            name="tokenizer_path",
             field=models.CharField(blank=True, max_length=400),
         ),
         migrations.AlterField(
-            model_name='modelendpoint',
-            name='kind',
-            field=models.CharField(choices=[('local', 'Switchback model server'), ('openai', 'OpenAI-compatible'), ('tinker', 'Tinker protocol')], max_length=16),
+            model_name="modelendpoint",
+            name="kind",
+            field=models.CharField(
+                choices=[
+                    ("local", "Switchback model server"),
+                    ("openai", "OpenAI-compatible"),
+                    ("tinker", "Tinker protocol"),
+                ],
+                max_length=16,
+            ),
         ),
     ]
