@@ -8,7 +8,7 @@ from collections.abc import Mapping
 def source_of(environ: Mapping[str, str]) -> dict[str, str]:
     """Commit, branch, pull request and address of GitHub Actions, GitLab CI or Jenkins."""
     get = environ.get
-    server, repository = get("GITHUB_SERVER_URL", ""), get("GITHUB_REPOSITORY", "")
+    server, repository = get("GITHUB_SERVER_URL"), get("GITHUB_REPOSITORY")
     number = get("GITHUB_REF_NAME", "").partition("/merge")[0]
     is_request = get("GITHUB_EVENT_NAME", "").startswith("pull_request")
     jobs = {
@@ -23,7 +23,7 @@ def source_of(environ: Mapping[str, str]) -> dict[str, str]:
         or get("CHANGE_ID"),
         "url": get("CI_JOB_URL")
         or get("BUILD_URL")
-        or (f"{server}/{repository}/actions/runs/{get('GITHUB_RUN_ID')}" if repository else ""),
+        or (server and f"{server}/{repository}/actions/runs/{get('GITHUB_RUN_ID')}"),
     }
     return {name: text for name, text in jobs.items() if text}
 

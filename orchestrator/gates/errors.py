@@ -9,6 +9,7 @@ class GateRefused(ValueError):
     def __init__(self, field: str, accepts: str) -> None:
         super().__init__(f"{field}: {accepts}.")
         self.field, self.accepts = field, accepts
+        self.errors = {field: f"{accepts}."}
 
 
 class GateEnded(ValueError):

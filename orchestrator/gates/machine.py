@@ -19,6 +19,8 @@ from orchestrator.gates import queries
 from orchestrator.gates.deciding import Decision, Reason, Verdict, decide
 from orchestrator.gates.models import Gate, GateRun, GateState, Side
 from orchestrator.gates.telling import cancel_runs, end_decided, tell
+from orchestrator.runs import limits
+from orchestrator.runs.limits import LimitReached
 from orchestrator.runs.models import Purpose, Run, RunState
 from orchestrator.runs.services import PlannedRollout, RunSpec, create_run, start_run
 
@@ -41,7 +43,10 @@ def advance(*, gate_id: int, fence: Fence) -> None:
             return
         if _is_lost(gate, runs, fence) or _is_decided(gate, look, fence):
             return
-    _ask(gate, look + 1, fence)
+    try:
+        _ask(gate, look + 1, fence)
+    except LimitReached as exc:
+        _end(gate, Verdict.INFRASTRUCTURE, Reason.FAILED, str(exc), fence)
 
 
 def _mark_started(gate: Gate, fence: Fence) -> None:
@@ -83,7 +88,7 @@ def _is_decided(gate: Gate, look: int, fence: Fence) -> bool:
             look,
             seen.pairs,
             required=seen.required,
-            no_more=_money_is_short(gate, look),
+            no_more=_why_no_more(gate, look),
         )
     except StatisticsDomain as exc:
         text = f"The metric {queries.policy_of(gate).metric} cannot be compared: {exc}."
@@ -113,13 +118,20 @@ def _keep(gate: Gate, decision: Decision, fence: Fence) -> None:
     tell(gate, NewEvent("look", decision.to_json()), fence)
 
 
-def _money_is_short(gate: Gate, look: int) -> str:
-    """Why the next look cannot be paid; empty where it can or nobody has capped it."""
+def _why_no_more(gate: Gate, look: int) -> str:
+    """Why the next look cannot be had: its price, or a cap of the project; empty where it can."""
     policy, plan = queries.policy_of(gate), queries.plan_of(gate)
-    if policy.usd is None or look >= len(plan.looks):
+    if look >= len(plan.looks):
+        return ""
+    more = 2 * plan.tasks * (plan.replicates[look] - plan.replicates[look - 1])
+    try:
+        with transaction.atomic():
+            limits.check(gate.project_id, more)
+    except LimitReached as exc:
+        return str(exc)
+    if policy.usd is None:
         return ""
     spent = queries.spent_by(gate)
-    more = 2 * plan.tasks * (plan.replicates[look] - plan.replicates[look - 1])
     expected = spent.usd / max(1, spent.rollouts) * more
     if spent.usd + expected <= policy.usd:
         return ""

@@ -121,7 +121,8 @@ def _verdicts(gate: Gate, look: int, names: set[str]) -> Mapping[int, Mapping[st
         value__isnull=False,
     ).values_list("rollout_id", "criterion", "value")
     for rollout, criterion, value in records:
-        found.setdefault(rollout, {})[criterion] = value
+        if value is not None:
+            found.setdefault(rollout, {})[criterion] = value
     return found
 
 

@@ -249,6 +249,7 @@ def test_ci_systems_tell_where_a_change_comes_from() -> None:
         "BUILD_URL": "http://j/1",
     }
     assert origin.source_of(jenkins)["url"] == "http://j/1"
+    assert "url" not in origin.source_of({"CHANGE_ID": "9", "GITHUB_REPOSITORY": "o/r"})
     assert origin.name_of(origin.source_of({})) == "From a terminal"
 
 

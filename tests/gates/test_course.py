@@ -16,6 +16,7 @@ from orchestrator.gates.queries import spent_by
 from orchestrator.gates.services import cancel_gate, start_gate
 from orchestrator.jobs.execution import run_attempt
 from orchestrator.jobs.models import Job, JobState
+from orchestrator.runs.limits import set_limits
 from orchestrator.runs.models import Rollout, RolloutState, Run, VerdictRecord
 from orchestrator.runs.services import cancel_run
 from tests.base import People
@@ -133,6 +134,26 @@ def test_money_is_looked_at_before_the_next_look(people: People) -> None:
     gate = played(people, worth(0.5, 0.5), policy={"usd": 0.06})
     assert (gate.verdict, gate.reason) == ("inconclusive", "budget")
     assert "would cost about $0.05; $0.05 of $0.06 are spent" in gate.sentence
+    assert spent_by(gate).rollouts == 48
+
+
+def test_a_cap_of_the_project_is_no_word_on_the_change(people: People) -> None:
+    set_limits(
+        actor=people.owner, project_id=people.project.pk, rollouts_per_day=20, usd_per_day=None
+    )
+    gate = played(people, worth(0.5, 0.5))
+    assert (gate.verdict, gate.reason) == ("infrastructure", "failed")
+    assert "may start 20 a day" in gate.sentence
+    assert not Run.objects.exists()
+
+
+def test_a_cap_that_comes_between_looks_ends_with_what_was_seen(people: People) -> None:
+    set_limits(
+        actor=people.owner, project_id=people.project.pk, rollouts_per_day=60, usd_per_day=None
+    )
+    gate = played(people, worth(0.5, 0.5))
+    assert (gate.verdict, gate.reason) == ("inconclusive", "budget")
+    assert "may start 60 a day" in gate.sentence
     assert spent_by(gate).rollouts == 48
 
 
