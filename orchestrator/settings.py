@@ -342,6 +342,8 @@ LOGGING: dict[str, Any] = {
         "uvicorn": {"handlers": [], "level": "INFO", "propagate": True},
         "uvicorn.error": {"handlers": [], "level": "INFO", "propagate": True},
         "httpx": {"level": "WARNING"},
+        # At DEBUG it writes headers, and with them what a server quotes of a key.
+        "httpcore": {"level": "WARNING"},
         "asyncio": {"level": "WARNING"},
         # It warns that `filesystem://` names no host; there is none to name.
         "kombu.connection": {"level": "ERROR"},

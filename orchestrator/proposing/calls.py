@@ -23,6 +23,7 @@ import httpx
 from optimizer.skills import estimated_tokens
 from orchestrator.agents.client import Endpoint
 from orchestrator.agents.errors import ModelError
+from orchestrator.agents.redacting import transport_for
 from orchestrator.agents.types import FunctionCall
 
 REQUEST_TIMEOUT_S = 300.0
@@ -85,7 +86,7 @@ class Line:
             base_url=self.endpoint.base_url.rstrip("/"),
             headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=httpx.Timeout(REQUEST_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
-            verify=_certificates(),
+            transport=transport_for(key, verify=_certificates(), trust_env=False),
             trust_env=False,
         )
 
