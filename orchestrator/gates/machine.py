@@ -180,8 +180,8 @@ def _ask(gate: Gate, look: int, fence: Fence) -> None:
             )
             _, is_new = GateRun.objects.get_or_create(gate=gate, run=run, look=look, side=side)
             if is_new:
-                payload = {"id": run.pk, "look": look, "side": side}
-                tell(gate, NewEvent("run", payload), fence)
+                event = NewEvent("run", {"id": run.pk, "look": look, "side": side})
+                tell(gate, event, fence)
             start_run(run=run)
 
 

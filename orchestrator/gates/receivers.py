@@ -28,5 +28,10 @@ def on_run_ended(run: Run, **_: Any) -> None:
 def on_run_progressed(run: Run, done: int, planned: int, **_: Any) -> None:
     asked = gate_run_of(run)
     if asked is not None:
-        payload = {"look": asked.look, "side": asked.side, "done": done, "planned": planned}
-        tell(asked.gate, NewEvent("progress", payload))
+        tell(
+            asked.gate,
+            NewEvent(
+                "progress",
+                {"look": asked.look, "side": asked.side, "done": done, "planned": planned},
+            ),
+        )

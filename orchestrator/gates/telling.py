@@ -45,8 +45,7 @@ def end_decided(
     )
     if ended:
         gate.refresh_from_db()
-        payload = {"state": gate.state, "verdict": verdict, "reason": reason, "sentence": sentence}
-        tell(gate, NewEvent("gate.ended", payload), fence)
+        _tell_end(gate, fence)
     return bool(ended)
 
 
@@ -59,9 +58,21 @@ def end_cancelled(*, gate: Gate) -> bool:
     )
     if ended:
         gate.refresh_from_db()
-        payload = {"state": gate.state, "verdict": "", "reason": "", "sentence": ""}
-        tell(gate, NewEvent("gate.ended", payload))
+        _tell_end(gate, None)
     return bool(ended)
+
+
+def _tell_end(gate: Gate, fence: Fence | None) -> None:
+    ended = NewEvent(
+        "gate.ended",
+        {
+            "state": gate.state,
+            "verdict": gate.verdict,
+            "reason": gate.reason,
+            "sentence": gate.sentence,
+        },
+    )
+    tell(gate, ended, fence)
 
 
 def cancel_runs(gate: Gate) -> None:

@@ -198,6 +198,7 @@ STREAMS = (
     "Registration of a source",
     "Tryout",
     "Climb",
+    "Gate",
     "Search",
     "Training",
 )
