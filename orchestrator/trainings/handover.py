@@ -59,9 +59,8 @@ def handed_over(
 
 def record(job: TrainingJob, state: str, **about: Any) -> None:
     """Keeps a turn of its handover: `exported`, `started`, `ended`, `failed` or `imported`."""
-    append(
-        stream_id=job.stream_id, items=[NewEvent("train.handed_over", {"state": state, **about})]
-    )
+    payload = {"state": state, **about}
+    append(stream_id=job.stream_id, items=[NewEvent("train.handed_over", payload)])
 
 
 def handovers_of(job: TrainingJob) -> list[dict[str, Any]]:

@@ -378,8 +378,18 @@ class Keeper:
                 chosen_reason=status.reason,
                 ended_at=timezone.now(),
             )
-            payload = {"state": TrainingState.COMPLETED, "error": "", "step": status.chosen_step}
-            self._append([NewEvent("train.ended", payload)])
+            self._append(
+                [
+                    NewEvent(
+                        "train.ended",
+                        {
+                            "state": TrainingState.COMPLETED,
+                            "error": "",
+                            "step": status.chosen_step,
+                        },
+                    )
+                ]
+            )
             self._origin.ended(self._job)
         schedule()
         pack(TrainingJob.objects.select_related("stream").get(pk=self._job.pk))
