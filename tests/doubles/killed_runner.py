@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from training.backends.base import PassStats
 from training.backends.local import LocalSession
-from training.jobs import runner
+from training.jobs import runner, sessions
 from training.jobs.heartbeat import Heartbeat
 
 
@@ -62,7 +62,7 @@ def arm_nan(first: int) -> None:
                 grad.view(-1)[0] = float("nan")
             return result
 
-    setattr(runner, "LocalSession", Broken)  # noqa: B010 # the point of this double
+    setattr(sessions, "LocalSession", Broken)  # noqa: B010 # the point of this double
 
 
 if __name__ == "__main__":
