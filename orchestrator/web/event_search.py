@@ -17,6 +17,7 @@ from orchestrator.events.search_text import INDEXED_KINDS, phrases_of
 from orchestrator.runs.models import Rollout
 from orchestrator.traces.exact import Number
 from orchestrator.web.terminal import without_sequences
+from orchestrator.web.trace_opened import KIND as OUTSIDE
 from orchestrator.web.trace_opened import opened
 
 PER_PAGE = 50
@@ -33,6 +34,13 @@ class Found:
     rollout: Rollout
     snippet: Sequence[tuple[str, bool]]
     """Parts of the text around the first word, and whether each is a word of the query."""
+
+    @property
+    def kind(self) -> str:
+        """As the producer calls it, for an event from outside."""
+        payload = self.event.payload
+        named = payload.get("name") if isinstance(payload, dict) else None
+        return named if self.event.kind == OUTSIDE and isinstance(named, str) else self.event.kind
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,19 @@ class Entry:
         return self.kind == OBSERVED and self.change is not None and self.change < -LEARNED_NATS
 
 
+LEAD_IN = 16
+"""Tokens of the prompt that are shown before the first one that trains."""
+
+
+def first_of_interest(entries: Sequence[Entry]) -> int:
+    """Where a ledger opens: a little before its first trained token, past the rest of the prompt.
+
+    At the start where that is near, or where nothing trains.
+    """
+    first = next((at for at, entry in enumerate(entries) if entry.is_trained), 0)
+    return first - LEAD_IN if first > 4 * LEAD_IN else 0
+
+
 @dataclass(frozen=True)
 class Stretch:
     """Neighbouring tokens of one kind."""

@@ -12,6 +12,7 @@ from orchestrator.web.text import cell
 from orchestrator.web.trace import Card, Segment
 
 ROLES = {
+    "user": "user",
     "turn": "agent",
     "model_call": "agent",
     "tool_call": "env",

@@ -15,7 +15,7 @@ from orchestrator.trainings.errors import TrainingRefused
 from orchestrator.trainings.learned import weights_of
 from orchestrator.web import access, queries
 from orchestrator.web.frame import Crumb, page
-from orchestrator.web.ledger import stretches, sums
+from orchestrator.web.ledger import first_of_interest, stretches, sums
 from training.models import Checkpoint
 
 PAGE_TOKENS = 2_000
@@ -45,7 +45,10 @@ def rollout_ledger(request: HttpRequest, project_id: int, rollout_id: int) -> Ht
             after=None if after is None else after.rows,
         )
     total = sum(len(part.entries) for part in parts)
+    entries = [entry for part in parts for entry in part.entries]
     start = min(_number(request, "from"), max(0, total - 1))
+    if "from" not in request.GET:
+        start = first_of_interest(entries)
     looks = [each for each in (before, after) if each is not None]
     return page(
         request,
@@ -72,7 +75,7 @@ def rollout_ledger(request: HttpRequest, project_id: int, rollout_id: int) -> Ht
         looks=looks,
         is_waiting=any(each.state in ("queued", "running") for each in looks),
         sums=sums(parts),
-        entries=[entry for part in parts for entry in part.entries][start : start + PAGE_TOKENS],
+        entries=entries[start : start + PAGE_TOKENS],
         total=total,
         start=start,
         end=min(total, start + PAGE_TOKENS),
