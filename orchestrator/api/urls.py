@@ -18,7 +18,9 @@ from orchestrator.api import (
     rubrics,
     runs,
     searches,
+    team,
     trainings,
+    webhooks,
 )
 from orchestrator.api.addresses import IdConverter
 from orchestrator.api.description import Description, NoSuchAddress, manual
@@ -51,6 +53,32 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("projects", projects.Projects.as_view(), name="projects"),
     path(PROJECT, projects.ProjectDetail.as_view(), name="project"),
     path(f"{PROJECT}/members", projects.Members.as_view(), name="members"),
+    path(f"{PROJECT}/invitations", team.Invitations.as_view(), name="invitations"),
+    path(
+        f"{PROJECT}/invitations/<id:invitation_id>",
+        team.InvitationDetail.as_view(),
+        name="invitation",
+    ),
+    path(f"{PROJECT}/limits", team.Limits.as_view(), name="limits"),
+    path(f"{PROJECT}/audit", team.Audit.as_view(), name="audit"),
+    path(f"{PROJECT}/webhooks", webhooks.Webhooks.as_view(), name="webhooks"),
+    path(f"{PROJECT}/webhooks/<id:webhook_id>", webhooks.WebhookDetail.as_view(), name="webhook"),
+    path(f"{PROJECT}/webhooks/<id:webhook_id>/ping", webhooks.Ping.as_view(), name="webhook_ping"),
+    path(
+        f"{PROJECT}/webhooks/<id:webhook_id>/deliveries",
+        webhooks.Deliveries.as_view(),
+        name="deliveries",
+    ),
+    path(
+        f"{PROJECT}/webhooks/<id:webhook_id>/deliveries/<id:delivery_id>",
+        webhooks.DeliveryDetail.as_view(),
+        name="delivery",
+    ),
+    path(
+        f"{PROJECT}/webhooks/<id:webhook_id>/deliveries/<id:delivery_id>/replay",
+        webhooks.Replay.as_view(),
+        name="delivery_replay",
+    ),
     path(f"{PROJECT}/environments", environments.Environments.as_view(), name="environments"),
     path(
         f"{PROJECT}/environments/connections",

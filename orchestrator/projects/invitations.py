@@ -13,6 +13,7 @@ from datetime import timedelta
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.urls import reverse
 from django.utils import timezone
 
 from orchestrator.projects import audit
@@ -54,6 +55,11 @@ def invite(
         expires_at=timezone.now() + timedelta(days=days),
     )
     return IssuedInvitation(invitation=invitation, secret=secret)
+
+
+def join_url(secret: str) -> str:
+    """The path of the link."""
+    return reverse("join", args=[secret])
 
 
 def revoke_invitation(*, actor: User, invitation: Invitation) -> bool:

@@ -36,6 +36,10 @@ def audit_page(
     return AuditPage(found[:PAGE], found[PAGE - 1].pk if len(found) > PAGE else None)
 
 
+def audit_rows(project_id: int) -> QuerySet[AuditEntry]:
+    return AuditEntry.objects.filter(project_id=project_id)
+
+
 def people_in_audit(project_id: int) -> list[str]:
     return list(
         AuditEntry.objects.filter(project_id=project_id)

@@ -5,23 +5,34 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('projects', '0003_token_name'),
+        ("projects", "0003_token_name"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='ProjectLimits',
+            name="ProjectLimits",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('rollouts_per_day', models.PositiveIntegerField(blank=True, null=True)),
-                ('usd_per_day', models.FloatField(blank=True, null=True)),
-                ('project', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='limits', to='projects.project')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("rollouts_per_day", models.PositiveIntegerField(blank=True, null=True)),
+                ("usd_per_day", models.FloatField(blank=True, null=True)),
+                (
+                    "project",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="limits",
+                        to="projects.project",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'limits',
-                'verbose_name_plural': 'limits',
+                "verbose_name": "limits",
+                "verbose_name_plural": "limits",
             },
         ),
     ]

@@ -15,6 +15,7 @@ from orchestrator.projects.invitations import (
     MAX_DAYS,
     VALID_DAYS,
     invite,
+    join_url,
     revoke_invitation,
 )
 from orchestrator.projects.models import Role
@@ -46,7 +47,7 @@ def members(request: HttpRequest, project_id: int) -> HttpResponse:
             note=form.cleaned_data["note"],
             days=form.cleaned_data["days"],
         )
-        link = request.build_absolute_uri(reverse("join", args=[issued.secret]))
+        link = request.build_absolute_uri(join_url(issued.secret))
         form = InvitationForm()
     return page(
         request,
