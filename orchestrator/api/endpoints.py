@@ -135,9 +135,9 @@ class ModelDetail(Endpoint):
     def patch(self, request: Request, project_id: int, model_id: int) -> Response:
         """Makes it the project's judge, or no longer. Editors."""
         project = project_for_edit(request.user, project_id)
-        asked = read(ModelChange, request.data)
         with transaction.atomic():
             endpoint = found(models_in(project).select_for_update(of=("self",)), pk=model_id)
+            asked = read(ModelChange, request.data)
             editing.require_match(request, {"is_judge": endpoint.is_judge})
             choose_judge(actor=actor_of(request), endpoint=endpoint, is_judge=asked["is_judge"])
             endpoint.refresh_from_db()

@@ -116,10 +116,10 @@ class HarnessDetail(Endpoint):
     def patch(self, request: Request, project_id: int, harness_id: int) -> Response:
         """Gives it another label; its content never changes. Editors."""
         project = project_for_edit(request.user, project_id)
-        asked = read(HarnessLabel, request.data)
         with transaction.atomic():
             versions = HarnessVersion.objects.filter(project=project).select_for_update()
             version = found(versions, pk=harness_id)
+            asked = read(HarnessLabel, request.data)
             editing.require_match(request, {"label": version.label})
             rename_harness(actor=actor_of(request), version=version, label=asked["label"])
             version.refresh_from_db()

@@ -124,7 +124,7 @@ def test_a_list_takes_few_queries(
             model=like.model,
         )
     editor.get("runs", people.project.pk)
-    with django_assert_max_num_queries(6):
+    with django_assert_max_num_queries(10):
         assert len(editor.get("runs", people.project.pk).json()["items"]) == 21
 
 

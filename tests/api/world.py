@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.environments.models import EnvironmentCheck
+from orchestrator.environments.models import Environment, EnvironmentCheck
 from orchestrator.events.services import create_stream
 from orchestrator.grading.models import Regrade, RegradedScore, RubricDraft
-from orchestrator.projects.models import Project, User
+from orchestrator.projects.models import Project, Role, User
+from orchestrator.projects.services import issue_token
+from orchestrator.proposing.names import HANDED_IN
 from orchestrator.review.models import Annotation, ReviewItem, ReviewQueue
 from rubrics.models import Rubric
 from tests.gates.build import start
+from tests.proposing.build import answered, make_search
 from tests.web.build import (
     make_climb,
     make_rollout,
@@ -24,11 +27,13 @@ from training.models import Checkpoint
 
 def furnish(project: Project, user: User) -> dict[str, Any]:
     """Values of the names in addresses."""
+    waiting = answered(make_search(project), HANDED_IN)
+    # Two factories count their environments from one.
+    Environment.objects.filter(project=project).update(slug="searched")
     run = make_run(project)
     rollout = make_rollout(run, tasks_of(run)[0])
     make_trace(rollout)
     climb = make_climb(project)
-    assert climb.search is not None
     job = make_training_job(project)
     Checkpoint.objects.create(training_job=job, step=1, path="")
     rubric = run.rubric_version.rubric
@@ -52,6 +57,7 @@ def furnish(project: Project, user: User) -> dict[str, Any]:
     Annotation.objects.create(
         rollout=rollout, rubric=rubric, criterion="correct", user=user, state="scored", value=1.0
     )
+    token = issue_token(actor=user, project_id=project.pk, name="t", role=Role.VIEWER).token
     check = EnvironmentCheck.objects.create(version=run.environment_version, state="completed")
     return {
         "project_id": project.pk,
@@ -64,13 +70,20 @@ def furnish(project: Project, user: User) -> dict[str, Any]:
         "model_id": run.model_id,
         "run_id": run.pk,
         "rollout_id": rollout.pk,
-        "search_id": climb.search.pk,
+        "search_id": waiting.search_id,
+        "proposal_id": waiting.pk,
+        "token_id": token.pk,
+        "user_id": user.pk,
+        "left_id": rollout.pk,
+        "right_id": rollout.pk,
+        "before_id": rollout.harness_id,
+        "after_id": rollout.harness_id,
         "climb_id": climb.pk,
         "job_id": job.pk,
         "step": 1,
         "queue_id": queue.pk,
         "item_id": item.pk,
-        "round": 0,
+        "round": waiting.round,
         "gate_id": start(project, user).pk,
     }
 

@@ -1,0 +1,126 @@
+"""Which role each address takes, method by method: the table that a new address is added to.
+
+Least roles: `viewer` reads, `editor` changes things and starts work, `admin` manages members,
+tokens, limits and what leaves the installation.
+"""
+
+from __future__ import annotations
+
+OPEN = {
+    *("web:home", "web:theme"),
+    *("api:openapi", "api:docs", "api:nothing", "api:me", "api:projects"),
+}
+"""Of no project; tested in `tests/web/test_access.py` and `tests/api/test_ground.py`."""
+NO_OBJECT = {"web:environment_create", "web:rollout_export", "web:view_save"}
+"""Their arguments name a kind or a form, and nothing that another project could have."""
+
+
+def _rules(**roles: str) -> dict[str, str]:
+    return {name: role for role, names in roles.items() for name in names.split()}
+
+
+RULES = {
+    "GET": _rules(
+        viewer="""
+            api:annotations api:checkpoints api:climb api:climb_events api:climbs api:comparison
+            api:environment api:environment_check api:environment_checks api:environment_tasks
+            api:environment_version api:environment_versions api:environments api:events api:gate
+            api:gate_events api:gates api:harness api:harnesses api:imported api:members api:model
+            api:models api:project api:proposal_answer api:regrade api:regrade_events
+            api:regrade_scores api:regrades api:review_items api:review_queue api:review_queues
+            api:rollout api:rollout_events api:rollout_trace api:rubric api:rubric_draft
+            api:rubric_version api:rubric_versions api:rubrics api:run api:run_events
+            api:run_rollouts api:run_rollouts_jsonl api:runs api:search api:search_events
+            api:searches api:training api:training_curves api:training_events api:trainings
+            web:calibration_compare web:certificate web:certificate_export web:checkpoint_download
+            web:climb web:climb_report web:climbs web:compare web:compare_rollouts web:environment
+            web:environment_checks web:environment_compare web:environment_curriculum
+            web:environment_network web:environment_try web:environments web:event_search web:gate
+            web:gates web:harness web:harness_compare web:harness_diff web:harness_export
+            web:harnesses web:imports web:limits web:members web:models web:overview
+            web:registration web:regrade web:releases web:review web:review_item web:review_queue
+            web:rollout web:rollout_atif web:rollout_cards web:rollout_event web:rollout_export
+            web:rollout_find web:rollout_index web:rollout_jsonl web:rollout_ledger
+            web:rollout_media web:rollout_outline web:rollout_peek web:rollout_training_trace
+            web:rollout_words web:rollouts web:rollouts_compare web:rubric web:rubric_backtests
+            web:rubric_calibration web:rubric_export web:rubric_golden web:rubric_json
+            web:rubric_preview web:rubric_redteam web:rubric_versions web:rubrics web:run web:runs
+            web:search web:search_certificate web:search_proposal web:search_question web:searches
+            web:settings web:status web:task web:training web:training_curves
+            web:training_curves_data web:training_group web:training_job web:training_step
+            web:training_sweep
+        """,
+        editor="""
+            web:climb_start web:draft web:draft_publish web:draft_settings web:draft_task
+            web:draft_task_new web:draft_upload web:environment_create web:environment_export
+            web:environment_new web:harness_edit web:harness_import web:review_new
+            web:rollouts_regrade web:rubric_edit web:rubric_new web:rubric_publish
+            web:rubric_suggestion web:run_regrade web:run_start web:search_forecast web:search_new
+            web:training_new web:tryout web:upload_errors web:upload_preview
+        """,
+        admin="""
+            web:audit web:audit_file web:webhook web:webhooks
+        """,
+    ),
+    "POST": _rules(
+        viewer="""
+            web:view_remove web:view_save
+        """,
+        editor="""
+            api:checkpoint_promote api:climb_cancel api:climb_overrule api:climb_pause
+            api:climb_resume api:climbs api:environment_check_cancel api:environment_checks
+            api:environment_connections api:environments api:gate_cancel api:gates api:harnesses
+            api:ingest api:models api:proposal_answer api:regrade_cancel api:regrade_resume
+            api:regrades api:review_items api:review_queues api:rubric_draft api:rubric_publish
+            api:rubrics api:run_cancel api:runs api:search_cancel api:search_decision
+            api:search_nudges api:search_pause api:search_resume api:searches api:training_cancel
+            api:training_pause api:training_resume api:trainings web:alarm_acknowledge
+            web:alignment_cancel web:alignment_start web:alignment_take web:backtest_start
+            web:calibration_bar web:calibration_enqueue web:calibration_label
+            web:calibration_policy web:check_cancel web:check_start web:checkpoint_merge
+            web:checkpoint_promote web:climb_action web:climb_overrule web:climb_start
+            web:draft_discard web:draft_publish web:draft_settings web:draft_split web:draft_start
+            web:draft_task web:draft_task_new web:draft_tasks_change web:draft_undo
+            web:draft_upload web:environment_create web:environment_delete
+            web:environment_describe web:environment_new web:environment_try web:environments
+            web:gate_cancel web:golden_add web:golden_remove web:harness_edit web:harness_import
+            web:harness_label web:harness_release web:imports web:ledger_look web:model_bundled
+            web:model_change web:models web:redteam_cancel web:redteam_golden web:redteam_start
+            web:registration_cancel web:regrade_cancel web:regrade_resume web:regrade_start
+            web:release_roll_back web:review_add web:review_comment web:review_correct
+            web:review_items_change web:review_keep web:review_new web:review_next
+            web:review_requeue web:review_reserve web:review_save web:review_skip
+            web:rollouts_regrade web:rubric_draft_discard web:rubric_draft_start web:rubric_golden
+            web:rubric_json web:rubric_new web:rubric_preview web:rubric_publish web:rubric_save
+            web:rubric_suggest web:rubric_suggestion web:run_cancel web:run_regrade web:run_start
+            web:search_action web:search_budget web:search_new web:search_nudge
+            web:search_proposal web:settings web:training_action web:training_alarm
+            web:training_new web:training_priority web:training_sweep_cancel web:tryout_ask
+            web:upload_preview
+        """,
+        admin="""
+            api:members web:delivery_replay web:invitation_revoke web:judge_limits web:limits
+            web:member_remove web:member_role web:members web:review_queue_delete web:token_revoke
+            web:training_quota web:webhook_change web:webhooks
+        """,
+    ),
+    "PUT": _rules(
+        editor="""
+            api:model_bundled api:review_marks api:rollout_annotations api:rubric_draft
+            api:training_priority
+        """,
+    ),
+    "PATCH": _rules(
+        editor="""
+            api:harness api:model
+        """,
+        admin="""
+            api:project
+        """,
+    ),
+    "DELETE": _rules(
+        editor="""
+            api:environment api:model api:rubric_draft
+        """,
+    ),
+}
