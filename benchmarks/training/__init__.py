@@ -7,7 +7,8 @@ own part only. A line per figure; a line without a bar is there to be read.
 
 Parts: `against_trl` (a step with ECHO against TRL's GRPO step, and equality of the two), `packing`
 (ECHO against GRPO, a group as a tree against rows), `sampling`, `memory`, `exact` (what must be
-equal). What needs a CUDA device is `benchmarks/gpu.py`.
+equal), `tinker` (the protocol's routes, and what a call of it costs). What needs a CUDA device is
+`benchmarks/gpu.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from benchmarks.figures import Figure
 
 TRL_PART = "against_trl"
-PARTS = ("exact", "memory", "packing", "sampling", TRL_PART)
+PARTS = ("exact", "memory", "packing", "sampling", "tinker", TRL_PART)
 TIMEOUT_S = 3600
 """Of one part; on a busy machine a part of two minutes may take many times that."""
 
