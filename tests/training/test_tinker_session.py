@@ -156,6 +156,22 @@ def test_rows_without_a_sampler_have_a_ratio_of_one(
         assert off(gradient(server), wanted) <= 1e-5
 
 
+def test_a_lambda_that_changes_by_step_needs_no_new_loss(
+    server: TinkerServer, tiny_folder: Path
+) -> None:
+    rows = off_policy(make_step(seed=3))
+    session, total = session_of(server, "D"), torch.zeros(())
+    for value in (0.3, 0.1, 0.0):
+        spec = replace(ECHO, lambda_env=value)
+        session.forward_backward(rows, build_streams(rows, spec), spec).result()
+        local = local_of(tiny_folder)
+        local.forward_backward(rows, build_streams(rows, spec), spec).result()
+        grads = [p.grad.flatten() for p in local.parameters if p.grad is not None]
+        total = total + torch.cat(grads)  # gradients add up until a step
+    assert off(gradient(server), total) <= 1e-5
+    assert len(server.engine.losses) == 1
+
+
 def test_a_step_moves_as_the_local_one_and_state_goes_on(
     server: TinkerServer, tiny_folder: Path, tmp_path: Path
 ) -> None:

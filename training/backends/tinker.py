@@ -257,10 +257,13 @@ class TinkerSession:
         loss = data.own_loss(spec)
         if self.spec.route == "C":
             return self._client.forward_backward_custom(call.data, data.on_each(loss))
-        if self._loss is None or self._loss[0] != spec:
+        # Lambda is in the weights: a schedule changes the spec and not the graph, and a session
+        # takes each graph once.
+        shape = replace(spec, lambda_env=0.0)
+        if self._loss is None or self._loss[0] != shape:
             ranks: dict[str, Any] = dict.fromkeys(("logprobs", *data.OWN_INPUTS), 1)
             handle = self._ended(self._service.create_custom_loss(loss, ranks), "send the loss")
-            self._loss = (spec, handle)
+            self._loss = (shape, handle)
         return self._client.forward_backward_custom(call.data, self._loss[1])
 
     def _missing_old(self, rows: Sequence[Row], streams: Streams) -> dict[int, list[float]]:
