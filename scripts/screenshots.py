@@ -119,7 +119,8 @@ def places(page: Page) -> dict[str, str]:
     rollout = address_of(page, rows.first.get_attribute("href"))
     pages = {"overview": home, "ladder": ladder, "run": run, "trace": rollout}
     pages["ledger"] = f"{rollout}ledger/"
-    pages["training"] = f"{home}training/"
+    pages["training"] = f"{home}train/"
+    pages["curves"] = f"{home}train/curves/"
     pages["compare"] = f"{home}compare/"
     pages["runs"] = f"{home}runs/"
     page.goto(ladder)

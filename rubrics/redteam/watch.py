@@ -341,7 +341,8 @@ def _finding(
         level="pause" if can_pause and change.value > limits.pause else "warn",
         value=change.value,
         low=change.low(),
-        high=change.high(),
+        # Scores and shares differ by 1 at most; a length may grow by any factor.
+        high=change.high() if signal == "length" else min(1.0, change.high()),
         before=change.before,
         after=change.after,
         n_before=change.n_before,
