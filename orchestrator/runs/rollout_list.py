@@ -12,16 +12,13 @@ from typing import Any
 
 from django.db import connection
 from django.db.models import (
-    Case,
     Count,
     F,
-    IntegerField,
     OuterRef,
+    Q,
     QuerySet,
     Subquery,
     Sum,
-    Value,
-    When,
 )
 from django.db.models.functions import Substr
 
@@ -82,7 +79,7 @@ def rollouts_matching(project_id: int, text: str, *, in_order: bool = False) -> 
     `in_order`: many are found, so that walking an index in the order of the list and leaving out
     what does not match beats finding all and sorting them. SQLite knows no such numbers by itself.
     """
-    where = condition(parse(text), ROLLOUTS, project_id=project_id)
+    where = condition(parse(text), ROLLOUTS, project_id=project_id, is_common=in_order)
     if in_order and connection.vendor == "sqlite":
         # A sum is nothing that an index of runs could serve, which would bring them unordered.
         runs = Run.objects.filter(project_id=project_id).order_by().values("pk")
@@ -164,42 +161,46 @@ class Amount:
 
 
 def amount_of(query: QuerySet[Rollout]) -> Amount:
-    """One query: counts by state and by tenth of the score, sums of score, tokens and cost."""
-    edges = [(number, (number + 1) / N_BINS) for number in range(N_BINS - 1)]
+    """One query: counts by state and by tenth of the score, sums of score, tokens and cost.
+
+    By run too, since that is how the index `rollout_amounts` lies.
+    """
+    edges = [(number + 1) / N_BINS for number in range(N_BINS - 1)]
     # Compared, not multiplied: a bin holds what its filter finds, to the last bit.
-    tenth = Case(
-        When(score__isnull=True, then=Value(-1)),
-        *(When(score__lt=high, then=Value(number)) for number, high in edges),
-        default=Value(N_BINS - 1),
-        output_field=IntegerField(),
-    )
-    rows = list(
+    below = {f"below_{i}": Count("pk", filter=Q(score__lt=edge)) for i, edge in enumerate(edges)}
+    rows = (
         query.order_by()
-        .annotate(tenth=tenth)
-        .values_list("state", "tenth")
+        .values_list("run_id", "state")
         .annotate(
             n=Count("pk"),
             score_sum=Sum("score"),
             tokens=Sum(F("tokens_in") + F("tokens_out")),
             cost=Sum("cost_usd"),
+            **below,
         )
     )
     by_state: dict[str, int] = {}
     counts = [0] * N_BINS
-    for state, number, n, *_ in rows:
+    total, tokens, cost = 0.0, 0, 0.0
+    for _, state, n, score_sum, n_tokens, usd, *lower in rows:
         by_state[state] = by_state.get(state, 0) + n
-        if number >= 0:
-            counts[number] += n
+        tokens += n_tokens or 0
+        cost += usd or 0.0
+        if state == RolloutState.SCORED:
+            total += score_sum
+            steps = zip([0, *lower], [*lower, n], strict=True)
+            counts = [
+                so_far + high - low for so_far, (low, high) in zip(counts, steps, strict=True)
+            ]
     n_scored = sum(counts)
-    total = sum(score_sum or 0.0 for _, _, _, score_sum, _, _ in rows)
     return Amount(
         n=sum(by_state.values()),
         by_state=by_state,
         bins=[Bin(i / N_BINS, (i + 1) / N_BINS, n) for i, n in enumerate(counts)],
         mean=total / n_scored if n_scored else None,
         passed=sum(counts[N_BINS // 2 :]),
-        tokens=sum(tokens or 0 for *_, tokens, _ in rows),
-        cost_usd=sum(cost or 0.0 for *_, cost in rows),
+        tokens=tokens,
+        cost_usd=cost,
     )
 
 

@@ -15,6 +15,7 @@ from orchestrator.runs.filtering.fields import ROLLOUTS, RUNS
 from orchestrator.runs.filtering.grammar import FilterError, parse
 from orchestrator.runs.models import Rollout, Run, VerdictRecord
 from orchestrator.runs.queries import with_sums
+from orchestrator.runs.rollout_list import rollouts_matching
 from tests.base import make_project
 from tests.web.build import make_harness, make_rollout, make_run, observation, tasks_of
 
@@ -145,6 +146,9 @@ def test_it_finds(project: Project, rows: dict[str, Rollout], text: str, expecte
     asked = text.format(run=good.run_id, harness=good.harness.sha256)
     names = {row.pk: name for name, row in rows.items()}
     assert {names[row.pk] for row in found(project, asked)} == set(expected.split())
+    if "2h" not in text and "yesterday" not in text:
+        walked = rollouts_matching(project.pk, asked, in_order=True)
+        assert {names[row.pk] for row in walked} == set(expected.split()), "in the other form"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.db import connection
 from django.db.models import Exists, Expression, F, OuterRef, Q
 from django.db.models.lookups import (
     Exact,
@@ -25,7 +26,7 @@ from django.db.models.lookups import (
     LessThanOrEqual,
 )
 
-from orchestrator.events.search import streams_with
+from orchestrator.events.search import HoldsWords, streams_with
 from orchestrator.runs.filtering.fields import OPERATORS_OF, Field, Nested, Schema
 from orchestrator.runs.filtering.grammar import (
     And,
@@ -60,16 +61,25 @@ _HASH = re.compile(r"(?:h_)?([0-9a-f]{1,64})", re.IGNORECASE)
 
 
 def condition(
-    node: Node | None, schema: Schema, *, project_id: int, now: datetime | None = None
+    node: Node | None,
+    schema: Schema,
+    *,
+    project_id: int,
+    now: datetime | None = None,
+    is_common: bool = False,
 ) -> Q:
-    """FilterError for a field that there is not, or a value that it cannot be compared with."""
+    """FilterError for a field that there is not, or a value that it cannot be compared with.
+
+    `is_common`: many rows are found, and only some of them are read.
+    """
     if node is None:
         return Q()
-    return _Compiler(schema, project_id, now or datetime.now(UTC)).of(node)
+    return _Compiler(schema, project_id, now or datetime.now(UTC), is_common).of(node)
 
 
 class _Compiler:
-    def __init__(self, schema: Schema, project_id: int, now: datetime) -> None:
+    def __init__(self, schema: Schema, project_id: int, now: datetime, is_common: bool) -> None:
+        self._is_common = is_common
         self._schema = schema
         self._project_id = project_id
         self._now = now
@@ -94,6 +104,8 @@ class _Compiler:
             raise FilterError("There is no word to search for.", node.start, node.end)
         if self._schema.is_of_runs:
             return Q(pk__in=Rollout.objects.filter(stream_id__in=streams).values("run_id"))
+        if self._is_common and connection.vendor == "sqlite":
+            return Q(HoldsWords("stream_id", node.text))
         return Q(stream_id__in=streams)
 
     def _comparison(self, node: Comparison) -> Q:
