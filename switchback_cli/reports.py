@@ -21,7 +21,7 @@ def claim(gate: Told) -> str:
     """One line: `better: +12.5 points [3.0, 21.5], 96 pairs`."""
     word = CLAIMS.get(gate["verdict"], str(gate["state"]))
     decision = gate["decision"]
-    if not decision or decision["mean"] is None:
+    if not decision or decision["mean"] is None or gate["verdict"] == "infrastructure":
         return word
     return (
         f"{word}: {points(decision['mean'])} points {interval(decision)}, "

@@ -166,12 +166,11 @@ def _needs(policy: Policy, pairs: Sequence[Pair], found: Measured) -> Needs:
 
 
 def _difference(found: Measured, verdict: Verdict | None) -> str:
-    if found.mean is None:
+    if found.mean is None or verdict is None:
         return ""
-    word = {Verdict.BETTER: "Better", Verdict.REGRESSED: "Worse"}.get(
-        verdict or Verdict.INCONCLUSIVE, "So far"
-    )
-    return f"{word} by {found.mean:+.3f} over {found.tasks} tasks and {found.pairs} pairs."
+    word = "Better" if verdict is Verdict.BETTER else "Worse"
+    size = f"{100 * abs(found.mean):.1f} points"
+    return f"{word} by {size} over {found.tasks} tasks and {found.pairs} pairs."
 
 
 def _too_few(policy: Policy, found: Measured) -> str:

@@ -30,8 +30,16 @@ class GateCard:
     gate: Gate
     headline: str
     decision: Mapping[str, Any] | None
-    look: int
-    looks: int
+
+    @property
+    def is_told(self) -> bool:
+        """Whether there is a difference to show: too few scores say nothing of the change."""
+        has_mean = self.decision is not None and self.decision["mean"] is not None
+        return has_mean and self.gate.verdict != Verdict.INFRASTRUCTURE
+
+    @property
+    def is_clear(self) -> bool:
+        return self.is_told and self.gate.verdict in (Verdict.BETTER, Verdict.REGRESSED)
 
 
 @dataclass(frozen=True)
@@ -56,19 +64,14 @@ class GateView:
     share: float
     """Of them, 0 to 1, that have ended."""
     looks: Sequence[LookRow]
+    visible: str
+    """Points of difference that the pairs find with the policy's power; empty where decided."""
     source: Sequence[tuple[str, str]]
     """Where the change comes from: word and text."""
 
 
 def card_of(gate: Gate) -> GateCard:
-    plan = plan_of(gate)
-    return GateCard(
-        gate,
-        _headline(gate),
-        gate.decisions[-1] if gate.decisions else None,
-        len(gate.decisions),
-        len(plan.looks),
-    )
+    return GateCard(gate, _headline(gate), gate.decisions[-1] if gate.decisions else None)
 
 
 def view_of(gate: Gate) -> GateView:
@@ -97,8 +100,14 @@ def view_of(gate: Gate) -> GateView:
         most=plan.rollouts,
         share=spent.rollouts / plan.rollouts,
         looks=looks,
+        visible=_visible(gate),
         source=[(word, gate.source[key]) for key, word in SOURCES if gate.source.get(key)],
     )
+
+
+def _visible(gate: Gate) -> str:
+    needs = gate.decisions[-1]["needs"] if gate.decisions else {}
+    return f"{100 * needs['visible']:.1f}" if needs.get("visible") else ""
 
 
 def _headline(gate: Gate) -> str:

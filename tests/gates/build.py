@@ -28,7 +28,7 @@ def worth(before: float, after: float) -> Rule:
 
     def rule(harness: Harness, rollout: Rollout) -> float | None:
         chance = after if harness.instructions == AFTER else before
-        draw = random.Random(f"{harness.sha256}/{rollout.task.key}/{rollout.seed}")
+        draw = random.Random(f"{harness.instructions}/{rollout.task.key}/{rollout.replicate}")
         return float(draw.random() < chance)
 
     return rule

@@ -39,7 +39,7 @@ def test_wins_on_all_tasks_are_better_and_losses_are_worse() -> None:
     assert 0 <= won.low < 0.5 < won.high
     lost = decided([(1.0, 0.0)] * 8 + [(1.0, 1.0)] * 8)
     assert (lost.verdict, lost.high) == (Verdict.REGRESSED, -won.low)
-    assert "-0.500" in lost.sentence
+    assert lost.sentence == "Worse by 50.0 points over 16 tasks and 16 pairs."
 
 
 def test_the_p_value_is_that_of_all_choices_of_signs() -> None:
