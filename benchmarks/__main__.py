@@ -16,7 +16,8 @@ import benchmarks
 _NOT_BENCHMARKS = {
     *("__main__", "figures", "live_writer", "rollouts_client", "rollouts_server", "stack"),
     *("past_rollouts", "optimizer_llm_room"),
-    *("ui_traces", "ui_proxy", "ui_charts", "ui_lists", "ui_peers", "dataset"),  # parts of `ui`
+    *("ui_traces", "ui_proxy", "ui_charts", "ui_lists", "dataset"),  # parts of `ui`
+    *("ui_peers", "ui_peers_sender"),  # needs an environment with the peers
     "gpu",  # a script of its own, for a CUDA device
 }
 _ONLY_BY_NAME = {"optimizer_llm"}

@@ -30,7 +30,7 @@ def saying(people: People, *texts: str, kind: str = "action") -> Rollout:
     return rollout
 
 
-def get(people: People, name: str, status: int = 200, **query: object) -> str:
+def get(people: People, name: str, status: int = 200, **query: str) -> str:
     client = Client()
     client.force_login(people.member)
     answer = client.get(reverse(f"web:{name}", args=[people.project.pk]), query)
