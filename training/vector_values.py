@@ -65,7 +65,7 @@ def _logits_values(case: Mapping[str, Any], dtype: torch.dtype) -> Values:
     parts = objective.from_logits(logits_R, ids_R, streams.rows, spec)
     values = _loss_values(streams, parts)
     values["grad_logits"] = _gradients(parts.loss, logits_R)
-    values["_target_logprobs"] = [
+    values["target_logprobs"] = [
         _target_logprobs(logits.detach(), row, spec)
         for logits, row in zip(logits_R, rows, strict=True)
     ]
