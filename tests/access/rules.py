@@ -25,27 +25,28 @@ RULES = {
             api:annotations api:checkpoints api:climb api:climb_events api:climbs api:comparison
             api:environment api:environment_check api:environment_checks api:environment_tasks
             api:environment_version api:environment_versions api:environments api:events api:gate
-            api:gate_events api:gates api:harness api:harnesses api:imported api:members api:model
-            api:models api:project api:proposal_answer api:regrade api:regrade_events
-            api:regrade_scores api:regrades api:review_items api:review_queue api:review_queues
-            api:rollout api:rollout_events api:rollout_trace api:rubric api:rubric_draft
-            api:rubric_version api:rubric_versions api:rubrics api:run api:run_events
-            api:run_rollouts api:run_rollouts_jsonl api:runs api:search api:search_events
-            api:searches api:training api:training_curves api:training_events api:trainings
-            web:calibration_compare web:certificate web:certificate_export web:checkpoint_download
-            web:climb web:climb_report web:climbs web:compare web:compare_rollouts web:environment
-            web:environment_checks web:environment_compare web:environment_curriculum
-            web:environment_network web:environment_try web:environments web:event_search web:gate
-            web:gates web:harness web:harness_compare web:harness_diff web:harness_export
-            web:harnesses web:imports web:limits web:members web:models web:overview
-            web:registration web:regrade web:releases web:review web:review_item web:review_queue
-            web:rollout web:rollout_atif web:rollout_cards web:rollout_event web:rollout_export
-            web:rollout_find web:rollout_index web:rollout_jsonl web:rollout_ledger
-            web:rollout_media web:rollout_outline web:rollout_peek web:rollout_training_trace
-            web:rollout_words web:rollouts web:rollouts_compare web:rubric web:rubric_backtests
-            web:rubric_calibration web:rubric_export web:rubric_golden web:rubric_json
-            web:rubric_preview web:rubric_redteam web:rubric_versions web:rubrics web:run web:runs
-            web:search web:search_certificate web:search_proposal web:search_question web:searches
+            api:gate_events api:gates api:harness api:harnesses api:imported api:limits
+            api:members api:model api:models api:project api:proposal_answer api:regrade
+            api:regrade_events api:regrade_scores api:regrades api:review_items api:review_queue
+            api:review_queues api:rollout api:rollout_events api:rollout_trace api:rubric
+            api:rubric_draft api:rubric_version api:rubric_versions api:rubrics api:run
+            api:run_events api:run_rollouts api:run_rollouts_jsonl api:runs api:search
+            api:search_events api:searches api:training api:training_curves api:training_events
+            api:trainings web:calibration_compare web:certificate web:certificate_export
+            web:checkpoint_download web:climb web:climb_report web:climbs web:compare
+            web:compare_rollouts web:environment web:environment_checks web:environment_compare
+            web:environment_curriculum web:environment_network web:environment_try
+            web:environments web:event_search web:gate web:gates web:harness web:harness_compare
+            web:harness_diff web:harness_export web:harnesses web:imports web:limits web:members
+            web:models web:overview web:registration web:regrade web:releases web:review
+            web:review_item web:review_queue web:rollout web:rollout_atif web:rollout_cards
+            web:rollout_event web:rollout_export web:rollout_find web:rollout_index
+            web:rollout_jsonl web:rollout_ledger web:rollout_media web:rollout_outline
+            web:rollout_peek web:rollout_training_trace web:rollout_words web:rollouts
+            web:rollouts_compare web:rubric web:rubric_backtests web:rubric_calibration
+            web:rubric_export web:rubric_golden web:rubric_json web:rubric_preview
+            web:rubric_redteam web:rubric_versions web:rubrics web:run web:runs web:search
+            web:search_certificate web:search_proposal web:search_question web:searches
             web:settings web:status web:task web:training web:training_curves
             web:training_curves_data web:training_group web:training_job web:training_step
             web:training_sweep
@@ -59,7 +60,8 @@ RULES = {
             web:training_new web:tryout web:upload_errors web:upload_preview
         """,
         admin="""
-            web:audit web:audit_file web:webhook web:webhooks
+            api:audit api:deliveries api:delivery api:invitation api:invitations api:webhook
+            api:webhooks web:audit web:audit_file web:webhook web:webhooks
         """,
     ),
     "POST": _rules(
@@ -99,7 +101,8 @@ RULES = {
             web:upload_preview
         """,
         admin="""
-            api:members web:delivery_replay web:invitation_revoke web:judge_limits web:limits
+            api:delivery_replay api:invitations api:members api:webhook_ping api:webhooks
+            web:delivery_replay web:invitation_revoke web:judge_limits web:limits
             web:member_remove web:member_role web:members web:review_queue_delete web:token_revoke
             web:training_quota web:webhook_change web:webhooks
         """,
@@ -109,18 +112,24 @@ RULES = {
             api:model_bundled api:review_marks api:rollout_annotations api:rubric_draft
             api:training_priority
         """,
+        admin="""
+            api:limits
+        """,
     ),
     "PATCH": _rules(
         editor="""
             api:harness api:model
         """,
         admin="""
-            api:project
+            api:project api:webhook
         """,
     ),
     "DELETE": _rules(
         editor="""
             api:environment api:model api:rubric_draft
+        """,
+        admin="""
+            api:invitation api:webhook
         """,
     ),
 }
