@@ -12,6 +12,7 @@ from orchestrator.runs.comparison.reading import RolloutText, Side
 from orchestrator.runs.comparison.steps import Move, Row, RowKind, Stretch
 from orchestrator.runs.comparison.table import Cell, TaskRow
 from orchestrator.runs.models import Rollout
+from orchestrator.web.colours import colour_of
 from orchestrator.web.compare_cards import Criterion, look_of
 from orchestrator.web.comparing import Options
 from orchestrator.web.rubric import criteria_of
@@ -19,7 +20,6 @@ from orchestrator.web.rubric import criteria_of
 STEPS_SHOWN = 2_000
 TEXT_SHOWN = 4_000
 """Characters of one text beside another; the trace has the rest."""
-COLOURS = 10
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def heads(sides: Sequence[Side], options: Options) -> list[Head]:
         found.append(
             Head(
                 side=side,
-                colour=side.run.pk % COLOURS,
+                colour=colour_of(side.run.pk).slot,
                 is_base=at == 0,
                 pin_url=options.link(tokens=(side.token, *others)),
                 drop_url=options.link(tokens=others) if len(tokens) > 2 else "",
