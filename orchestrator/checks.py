@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
@@ -125,6 +126,23 @@ def check_secret_key(**_: Any) -> list[CheckMessage]:
             "SECRET_KEY is shorter than 32 characters: sessions could be forged.",
             hint="Unset it to have one made in the data folder, or give a long random one.",
             id="switchback.E010",
+        )
+    ]
+
+
+@register(Tags.security)
+def check_sign_in_provider(**_: Any) -> list[CheckMessage]:
+    """TLS stands in for the signature of its tokens: see `orchestrator.projects.sso`."""
+    issuer = urlsplit(settings.OIDC_ISSUER)
+    if not settings.OIDC_ISSUER or issuer.scheme == "https":
+        return []
+    if issuer.scheme == "http" and issuer.hostname in ("127.0.0.1", "::1", "localhost"):
+        return []
+    return [
+        Error(
+            "SWITCHBACK_OIDC_ISSUER is not an https address: anybody on the way could sign in.",
+            hint="Give the provider's https address; http is for a provider on this machine.",
+            id="switchback.E011",
         )
     ]
 

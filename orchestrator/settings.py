@@ -174,6 +174,40 @@ AXES_VERBOSE = False
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"
+# Signing in through an OpenID Connect provider: `requirements/sso.txt` and these.
+OIDC_ISSUER = os.environ.get("SWITCHBACK_OIDC_ISSUER", "")
+OIDC_NAME = os.environ.get("SWITCHBACK_OIDC_NAME", "single sign-on")
+SSO_DOMAINS = env_list("SWITCHBACK_OIDC_DOMAINS", default=[])
+if OIDC_ISSUER:
+    INSTALLED_APPS += [
+        "allauth",
+        "allauth.account",
+        "allauth.socialaccount",
+        "allauth.socialaccount.providers.openid_connect",
+    ]
+    MIDDLEWARE += ["allauth.account.middleware.AccountMiddleware"]
+    AUTHENTICATION_BACKENDS += ["allauth.account.auth_backends.AuthenticationBackend"]
+    ACCOUNT_EMAIL_VERIFICATION = "none"
+    # Somebody is who the provider's subject says; addresses are told and may be shared.
+    ACCOUNT_UNIQUE_EMAIL = False
+    SOCIALACCOUNT_ONLY = True
+    SOCIALACCOUNT_ADAPTER = "orchestrator.projects.sso.Adapter"
+    SOCIALACCOUNT_STORE_TOKENS = False
+    SOCIALACCOUNT_PROVIDERS = {
+        "openid_connect": {
+            "OAUTH_PKCE_ENABLED": True,
+            "APPS": [
+                {
+                    "provider_id": "oidc",
+                    "name": OIDC_NAME,
+                    "client_id": os.environ.get("SWITCHBACK_OIDC_CLIENT_ID", ""),
+                    "secret": env_secret("SWITCHBACK_OIDC_CLIENT_SECRET") or "",
+                    "settings": {"server_url": OIDC_ISSUER},
+                }
+            ],
+        }
+    }
+
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {
