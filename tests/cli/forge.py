@@ -84,9 +84,8 @@ def forge() -> Iterator[Forge]:
             return str(json.loads(self.rfile.read(size))["body"])
 
         def _answer(self, status: int, told: Any) -> None:
-            kept.secrets.append(
-                self.headers.get("PRIVATE-TOKEN") or self.headers.get("Authorization", "")
-            )
+            private = self.headers.get("PRIVATE-TOKEN")
+            kept.secrets.append(private or self.headers.get("Authorization") or "")
             content = json.dumps(told).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))

@@ -16,7 +16,7 @@ import pytest
 
 from orchestrator.gates.models import Gate
 from orchestrator.runs.models import Run
-from switchback_cli import data, origin
+from switchback_cli import account, data, origin
 from switchback_cli.client import Server
 from switchback_cli.errors import CommandFailed, Refused
 from switchback_cli.main import main
@@ -120,7 +120,7 @@ def test_without_a_token_it_says_how_to_get_one(
 def test_a_login_is_kept_for_its_owner_alone(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = data.server_of
+    made = account.server_of
     monkeypatch.setattr(
         data, "server_of", lambda *args, **more: made(*args, transport=shell.transport, **more)
     )
@@ -139,8 +139,8 @@ def test_a_run_is_started_followed_and_exported(
     shell: Shell, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("--environment", shell.version.environment.slug, "--rubric", "reward")
-    words += ("--model", "small", "--harness", str(shell.folder / "after"), "--json")
-    assert shell.run("run", *words) == 0
+    more = ("--model", "small", "--harness", str(shell.folder / "after"), "--json")
+    assert shell.run("run", *words, *more) == 0
     answer = json.loads(capsys.readouterr().out)
     assert (answer["state"], answer["rollouts"]["scored"]) == ("completed", 12)
     run = Run.objects.get()
@@ -174,7 +174,9 @@ def test_traces_from_elsewhere_come_in_once(
 # --- a server that goes away ----------------------------------------------------------------------
 
 
-def server(answers: list[Any], **more: Any) -> tuple[Server, list[httpx.Request], list[str]]:
+def server(
+    answers: list[httpx.Response | Exception], **more: Any
+) -> tuple[Server, list[httpx.Request], list[str]]:
     asked: list[httpx.Request] = []
     told: list[str] = []
 

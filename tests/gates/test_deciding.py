@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from itertools import product
 
 import pytest
@@ -16,7 +17,7 @@ from orchestrator.gates.measuring import Units, interval, p_above, p_below
 from orchestrator.gates.policy import Policy, PolicyInvalid, plan_for
 from tests.gates.truth import simulate
 
-Scores = list[tuple[float | None, float | None]]
+Scores = Sequence[tuple[float | None, float | None]]
 
 
 def pairs_of(scores: Scores, repeats: int = 1) -> list[Pair]:
