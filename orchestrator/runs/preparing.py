@@ -66,6 +66,10 @@ def prepare(run: Run) -> Prepared:
         )
         for rollout in rollouts
     ]
+    # Before the endpoints: one of another server may need a process, and a refusal needs none.
+    samplings = {
+        pk: _sampling(run, versions[pk], harnesses[pk], models[pk], remarks) for pk in harnesses
+    }
     return Prepared(
         run=run,
         endpoints={
@@ -75,9 +79,7 @@ def prepare(run: Run) -> Prepared:
             for model in models.values()
         },
         plans=plans,
-        samplings={
-            pk: _sampling(run, versions[pk], harnesses[pk], models[pk], remarks) for pk in harnesses
-        },
+        samplings=samplings,
         remarks=remarks,
     )
 

@@ -24,11 +24,13 @@ from orchestrator.events.models import Event
 from orchestrator.events.services import NewEvent, append
 from orchestrator.jobs.execution import run_attempt
 from orchestrator.runs.models import TokenRow
+from orchestrator.runs.preparing import prepare
 from orchestrator.trainings.checkpoints import packed, promote, start_merge
 from orchestrator.trainings.errors import TrainingRefused
 from tests.base import People
+from tests.runs.drive import make_run
 from tests.training.test_tinker import Normalises
-from tests.trainings.build import NOWHERE, parts, start
+from tests.trainings.build import NOWHERE, make_version, parts, start
 from training.models import TrainingJob, TrainingState
 from training.prepare import make_tiny
 from training.tinker.engine import Engine
@@ -194,3 +196,25 @@ def test_what_such_a_training_cannot_be_is_said_before_it_starts(
                 "Other", NOWHERE, "tiny", kind=EndpointKind.TINKER, tokenizer_path=str(data)
             ),
         )
+
+
+def test_a_run_at_another_temperature_is_refused_before_a_bridge_is_started(
+    people: People, tiny: Path
+) -> None:
+    model = ModelEndpoint.objects.create(
+        project=people.project,
+        name="Remote",
+        kind=EndpointKind.TINKER,
+        base_url=NOWHERE,
+        model="tiny",
+        tokenizer_path=str(tiny),
+    )
+    run = make_run(
+        people.project,
+        version=make_version(people.project),
+        model=model,
+        sampling={"temperature": 0.7},
+    )
+    with pytest.raises(ValueError, match=r"temperature 0\.7, but Remote is on a Tinker server"):
+        prepare(run)
+    assert not bridges._bridges
