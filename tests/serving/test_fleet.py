@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import httpx
@@ -17,6 +18,7 @@ from training.engine.scheduler import (
     Sampler,
     SamplerBusy,
     SampleRequest,
+    SampleResult,
     UnknownModel,
 )
 from training.prepare import make_tiny
@@ -78,18 +80,26 @@ def test_the_model_used_longest_ago_makes_room(fleet: Fleet, versions: list[Path
     assert not fleet.remove_adapter("a")
 
 
-def test_models_in_use_are_not_thrown_out(fleet: Fleet, versions: list[Path]) -> None:
+def test_models_in_use_are_not_thrown_out(
+    fleet: Fleet, versions: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, path in zip("ab", versions, strict=False):
         fleet.add_adapter(name=name, path=path)
-    long = [
-        SampleRequest(model=name, prompt_ids=(98,), max_tokens=1900, temperature=0.0)
-        for name in "ab"
-    ]
-    futures = [fleet.submit(request)[0] for request in long]
+    held: list[Future[SampleResult]] = []
+
+    def hold(_: Sampler, *requests: SampleRequest) -> list[Future[SampleResult]]:
+        held.extend(Future() for _ in requests)
+        return held[-len(requests) :]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Sampler, "submit", hold)
+        for name in "ab":
+            fleet.submit(asked(name))
     with pytest.raises(SamplerBusy, match="in use"):
         fleet.add_adapter(name="c", path=versions[2])
-    for future in futures:
-        future.cancel()
+    held[1].cancel()  # the caller of b hung up
+    fleet.add_adapter(name="c", path=versions[2])
+    assert [each.name for each in fleet.adapters()] == ["a", "c"]
 
 
 def test_a_folder_that_does_not_fit_is_refused(

@@ -90,12 +90,12 @@ def job_manifest(folder: Path, shard: str) -> Manifest:
 
 
 def rank_of(launcher: int, rank: int) -> int:
-    """Process id of a rank; 0 while it is not there."""
+    """Process id of a rank."""
     children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
     for pid in children:
         if f"RANK={rank}" in Path(f"/proc/{pid}/environ").read_text().split("\0"):
             return int(pid)
-    return 0
+    raise AssertionError(f"torchrun's agent {launcher} has no rank {rank}")
 
 
 @pytest.mark.slow

@@ -7,9 +7,11 @@ models are large, so few are held: the one used longest ago makes room before th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from threading import Lock
 
@@ -49,6 +51,7 @@ class Fleet:
         self._base, self._folder = base, folder
         self._max_models = max_models
         self._models: dict[str, WholeModel] = {}  # in order of last use
+        self._in_flight: Counter[str] = Counter()
         self._lock = Lock()
         self._loading = Lock()
         """Held while a folder is read, so that no two are read at a time."""
@@ -122,9 +125,18 @@ class Fleet:
         """As `Sampler.submit`; the requests of one call are for one model."""
         with self._lock:
             found = self._models.pop(requests[0].model, None) if requests else None
-            if found is not None:
-                self._models[found.name] = found  # used last
-        return (self._base if found is None else found.sampler).submit(*requests)
+            if found is None:
+                return self._base.submit(*requests)
+            self._models[found.name] = found  # used last
+            futures = found.sampler.submit(*requests)
+            self._in_flight[found.name] += len(futures)
+        for future in futures:
+            future.add_done_callback(partial(self._done, found.name))
+        return futures
+
+    def _done(self, name: str, _: Future[SampleResult]) -> None:
+        with self._lock:
+            self._in_flight[name] -= 1
 
     def close(self) -> None:
         """Ends all."""
@@ -159,7 +171,9 @@ class Fleet:
     def _make_room(self) -> None:
         while len(self._models) >= self._max_models:
             with self._lock:
-                idle = next((each for each in self._of_models() if each.sampler.is_idle), None)
+                idle = next(
+                    (each for each in self._of_models() if not self._in_flight[each.name]), None
+                )
                 if idle is None:
                     raise SamplerBusy(
                         f"{self._max_models} whole models are loaded and in use (--max-models)"

@@ -205,12 +205,6 @@ class Sampler:
         """Most tokens of prompt and answer together."""
         return self.base.config.max_position_embeddings
 
-    @property
-    def is_idle(self) -> bool:
-        """Nothing waits or is in flight."""
-        with self._wake:
-            return not (self._rows or self._waiting)
-
     def close(self, *, timeout_s: float = 5.0) -> None:
         """Ends the thread; requests that are not done fail with SamplerFault."""
         with self._wake:
