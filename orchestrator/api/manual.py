@@ -207,7 +207,9 @@ def _example(
             name: _sample(document, schema["properties"][name])
             for name in schema.get("required", ())
         }
-        words.append(f"-H 'Content-Type: application/json' -d '{json.dumps(sample)}'")
+        words.append(
+            f"-H 'Content-Type: application/json' -d '{json.dumps(sample, ensure_ascii=False)}'"
+        )
     words.append(f"'{base_url}{path}'")
     return " ".join(words)
 

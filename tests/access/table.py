@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.urls import NoReverseMatch, URLPattern, URLResolver, reverse
+from django.urls import NoReverseMatch, URLResolver, reverse
 
 from orchestrator.api import urls as api
 from orchestrator.web import urls as web
@@ -55,9 +55,7 @@ def addresses() -> list[Address]:
     return sorted(found, key=lambda address: address.name)
 
 
-def _below(
-    space: str, patterns: Sequence[URLPattern | URLResolver], above: tuple[str, ...]
-) -> Iterator[Address]:
+def _below(space: str, patterns: Sequence[Any], above: tuple[str, ...]) -> Iterator[Address]:
     for entry in patterns:
         pattern: Any = entry.pattern
         own = tuple(getattr(pattern, "converters", {})) or tuple(pattern.regex.groupindex)

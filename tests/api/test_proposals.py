@@ -10,7 +10,6 @@ from django.test import Client
 from django.urls import reverse
 
 from optimizer.models import Proposal
-from orchestrator.api import urls
 from orchestrator.projects.models import Role, User
 from orchestrator.projects.services import issue_token
 from orchestrator.proposing.names import HANDED_IN
@@ -18,12 +17,6 @@ from tests.base import People
 from tests.proposing.build import GOOD, answered, ask, make_search, said
 
 pytestmark = pytest.mark.django_db
-UNDER_TEST = {
-    *("gates", "gate", "gate_events", "gate_cancel"),
-    *("proposal_answer", "ingest", "imported", "events", "openapi", "nothing"),
-    *("me", "projects", "project", "members", "runs", "run", "run_cancel", "run_events"),
-    *("run_rollouts", "run_rollouts_jsonl", "rollout", "rollout_events", "rollout_trace"),
-}
 
 
 @pytest.fixture
@@ -52,10 +45,6 @@ def problem_in(response: Any, status: int) -> dict[str, Any]:
     assert (body["status"], body["type"]) == (status, "about:blank")
     assert body["title"]
     return body
-
-
-def test_every_address_is_under_test() -> None:
-    assert {getattr(pattern, "name", "") for pattern in urls.urlpatterns} == UNDER_TEST
 
 
 def test_an_agent_takes_the_question_and_answers_it(people: People, waiting: Proposal) -> None:
