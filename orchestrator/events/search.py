@@ -84,13 +84,21 @@ class HoldsWords(Func):
         super().__init__(stream)
         self.query = query
 
-    def as_sql(self, compiler: Any, connection: Any, **_: Any) -> tuple[str, list[Any]]:
+    def as_sql(
+        self,
+        compiler: Any,
+        connection: Any,
+        function: str | None = None,
+        template: str | None = None,
+        arg_joiner: str | None = None,
+        **extra_context: Any,
+    ) -> tuple[str, tuple[str | int, ...]]:
         stream, params = compiler.compile(self.source_expressions[0])
         head, _scope, tail = fts5_query(phrases_of(self.query), "s|").partition("|")
         return (
             "EXISTS(SELECT 1 FROM events_text"
             f" WHERE events_text MATCH (%s || CAST({stream} AS TEXT) || %s))",
-            [head, *params, tail],
+            (head, *params, tail),
         )
 
 

@@ -80,10 +80,12 @@ def rollouts_matching(project_id: int, text: str, *, in_order: bool = False) -> 
     what does not match beats finding all and sorting them. SQLite knows no such numbers by itself.
     """
     where = condition(parse(text), ROLLOUTS, project_id=project_id, is_common=in_order)
+    mine: QuerySet[Rollout]
     if in_order and connection.vendor == "sqlite":
         # A sum is nothing that an index of runs could serve, which would bring them unordered.
         runs = Run.objects.filter(project_id=project_id).order_by().values("pk")
-        mine = Rollout.objects.annotate(of_run=F("run_id") + 0).filter(of_run__in=runs)
+        numbered: Any = Rollout.objects.annotate(of_run=F("run_id") + 0)
+        mine = numbered.filter(of_run__in=runs)
     else:
         mine = Rollout.objects.filter(run__project_id=project_id)
     return mine.filter(where)

@@ -174,6 +174,9 @@ class _Parser:
     def _now(self) -> _Token:
         return self._tokens[self._at]
 
+    def _stands(self, kind: str) -> bool:
+        return self._now.kind == kind
+
     def _take(self) -> _Token:
         token = self._now
         self._at += 1
@@ -237,10 +240,10 @@ class _Parser:
 
     def _group(self) -> Node:
         opened = self._take()
-        if self._now.kind == ")":
+        if self._stands(")"):
             raise FilterError("Nothing stands in these parentheses.", opened.start, self._now.end)
         node = self._or()
-        if self._now.kind != ")":
+        if not self._stands(")"):
             if self._now.kind == "end":
                 raise FilterError("This ( is not closed.", opened.start, opened.end)
             raise self._unexpected("and, or, or )")

@@ -12,6 +12,9 @@ from typing import Any
 
 from django.db.models import FloatField, Func, TextField
 
+Compiled = tuple[str, tuple[Any, ...]]
+"""SQL and its parameters."""
+
 
 class _AtPath(Func):
     def __init__(self, column: str, path: tuple[str, ...]) -> None:
@@ -33,37 +36,37 @@ class _AtPath(Func):
 class JsonNumber(_AtPath):
     output_field = FloatField()
 
-    def as_sqlite(self, compiler: Any, connection: Any, **_: Any) -> tuple[str, list[Any]]:
+    def as_sqlite(self, compiler: Any, connection: Any, **_: Any) -> Compiled:
         column, params = compiler.compile(self.source_expressions[0])
         place = self._sqlite_path
         return (
             f"CASE WHEN JSON_TYPE({column}, %s) IN ('integer', 'real')"
             f" THEN JSON_EXTRACT({column}, %s) END",
-            [*params, place, *params, place],
+            (*params, place, *params, place),
         )
 
-    def as_postgresql(self, compiler: Any, connection: Any, **_: Any) -> tuple[str, list[Any]]:
+    def as_postgresql(self, compiler: Any, connection: Any, **_: Any) -> Compiled:
         column, params = compiler.compile(self.source_expressions[0])
         place = list(self.path)
         return (
             f"CASE WHEN jsonb_typeof({column} #> %s) = 'number'"
             f" THEN ({column} #>> %s)::double precision END",
-            [*params, place, *params, place],
+            (*params, place, *params, place),
         )
 
 
 class JsonText(_AtPath):
     output_field = TextField()
 
-    def as_sqlite(self, compiler: Any, connection: Any, **_: Any) -> tuple[str, list[Any]]:
+    def as_sqlite(self, compiler: Any, connection: Any, **_: Any) -> Compiled:
         column, params = compiler.compile(self.source_expressions[0])
         place = self._sqlite_path
         return (
             f"CASE JSON_TYPE({column}, %s) WHEN 'true' THEN 'true' WHEN 'false' THEN 'false'"
             f" WHEN 'null' THEN NULL ELSE CAST(JSON_EXTRACT({column}, %s) AS TEXT) END",
-            [*params, place, *params, place],
+            (*params, place, *params, place),
         )
 
-    def as_postgresql(self, compiler: Any, connection: Any, **_: Any) -> tuple[str, list[Any]]:
+    def as_postgresql(self, compiler: Any, connection: Any, **_: Any) -> Compiled:
         column, params = compiler.compile(self.source_expressions[0])
-        return f"({column} #>> %s)", [*params, list(self.path)]
+        return f"({column} #>> %s)", (*params, list(self.path))

@@ -58,10 +58,10 @@ def page_of(
     name, is_down = sort.removeprefix("-"), sort.startswith("-")
     key = keys[name]
     is_back = bool(before)
-    query = query.annotate(sorted_by=_expression(key))
+    placed: Any = query.annotate(sorted_by=_expression(key))
     if after or before:
         value, pk = _read(before or after, name, key)
-        query = query.filter(_beyond(key, value, pk, is_down=is_down != is_back, is_back=is_back))
+        placed = placed.filter(_beyond(key, value, pk, is_down=is_down != is_back, is_back=is_back))
     goes_down = is_down != is_back
     nulls: dict[str, bool] = {}
     if key.is_nullable:
@@ -69,7 +69,7 @@ def page_of(
     place = F("sorted_by")
     order = place.desc(**nulls) if goes_down else place.asc(**nulls)
     by_id = "-pk" if goes_down else "pk"
-    found = list(query.order_by(*([by_id] if key.place == "id" else [order, by_id]))[: limit + 1])
+    found = list(placed.order_by(*([by_id] if key.place == "id" else [order, by_id]))[: limit + 1])
     more, rows = len(found) > limit, found[:limit]
     if is_back:
         rows.reverse()
