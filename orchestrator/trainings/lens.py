@@ -108,20 +108,11 @@ def look(ctx: JobContext) -> None:
     """Runs `training.lens` in a process of its own. Raises RuntimeError with what it said."""
     rollout = Rollout.everything.select_related("run").get(pk=ctx.spec["rollout_id"])
     checkpoint = Checkpoint.objects.select_related("training_job").get(pk=ctx.spec["checkpoint_id"])
-    job = checkpoint.training_job
-    manifest = job.manifest
     out = result_file(rollout, checkpoint)
     out.parent.mkdir(parents=True, exist_ok=True)
     rows = out.with_suffix(f".{ctx.job_id}.rows")
     rows.write_text(json.dumps(list(rollout.token_rows.order_by("index").values("index", "ids"))))
-    trained = str(adapter_folder(checkpoint))
-    command = [
-        manifest["execution"].get("interpreter") or sys.executable,
-        *("-m", "training.lens"),
-        *("--model", trained if job.trains_every_weight else str(manifest["model"]["folder"])),
-        *(() if job.trains_every_weight else ("--adapter", trained)),
-        *("--rows", str(rows), "--out", str(out)),
-    ]
+    command = [*command_of(checkpoint), "--rows", str(rows), "--out", str(out)]
     try:
         code, said = run_child(
             command, ctx=ctx, limit_s=LIMIT_S, doing="looking through the tokens"
@@ -130,6 +121,16 @@ def look(ctx: JobContext) -> None:
         rows.unlink(missing_ok=True)
     if code or not out.exists():
         raise RuntimeError(_reason(said.strip().splitlines()))
+
+
+def command_of(checkpoint: Checkpoint) -> list[str]:
+    """What looks with these weights: an adapter on its base, or a whole model."""
+    job, trained = checkpoint.training_job, str(adapter_folder(checkpoint))
+    program = job.manifest["execution"].get("interpreter") or sys.executable
+    weights = ["--model", str(job.manifest["model"]["folder"]), "--adapter", trained]
+    if job.trains_every_weight:
+        weights = ["--model", trained]
+    return [program, "-m", "training.lens", *weights]
 
 
 def result_file(rollout: Rollout, checkpoint: Checkpoint) -> Path:

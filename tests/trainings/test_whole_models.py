@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from orchestrator.trainings import checkpoints
 from orchestrator.trainings.errors import TrainingRefused
+from orchestrator.trainings.lens import command_of
 from tests.base import People
 from tests.trainings.build import parts, start
 from training.models import Checkpoint, TrainingJob
@@ -57,6 +58,16 @@ def test_a_whole_model_is_promoted_and_neither_merged_nor_packed(
     assert following.manifest["model"]["initial_adapter"] is None
     with pytest.raises(TrainingRefused, match="Train every weight"):
         start(people, {**made, "model": model})
+
+
+def test_tokens_are_looked_at_with_the_whole_model_or_with_an_adapter_on_its_base(
+    people: People, made: dict[str, Any]
+) -> None:
+    whole = whole_checkpoint(start(people, made, full_weights=True))
+    assert command_of(whole)[3:] == ["--model", whole.path]
+    adapter = whole_checkpoint(start(people, made))
+    base = adapter.training_job.manifest["model"]["folder"]
+    assert command_of(adapter)[3:] == ["--model", base, "--adapter", adapter.path]
 
 
 def test_training_every_weight_does_not_begin_with_an_adapter(
