@@ -23,8 +23,10 @@ from optimizer.statistics.paired import Pair, units_by_task
 FINEST = 12_000
 """Steps of all flips together. Finer differences are rounded to that, which keeps the test exact:
 rounding treats both directions alike."""
-INTERVAL_STEPS = 4_000
-"""The same for the interval, which takes many tests."""
+MOST_COUNTED = 200
+"""Tasks up to which flips are counted; sums of more are taken to be normal."""
+FINE = 10_000
+"""Parts of a score to which differences are rounded where nothing is counted."""
 ALWAYS_AT = 3 / 32
 """A sum with random signs is at least its standard deviation with this probability or more,
 whatever its terms (Dvořák & Klein, "Probability mass of Rademacher sums beyond one standard
@@ -107,7 +109,7 @@ class Units:
 def p_above(units: Units, than: Fraction) -> float:
     """One-sided p-value of "the mean difference is not above `than`"."""
     values = units.values if than == 0 else _with_doubt(units)
-    return _tail(_rounded([value - than for value in values], FINEST))
+    return _tail(_rounded([value - than for value in values]))
 
 
 def p_below(units: Units, than: Fraction) -> float:
@@ -118,7 +120,7 @@ def p_below(units: Units, than: Fraction) -> float:
 def is_above(units: Units, than: Fraction, level: float) -> bool:
     """Whether `p_above` is at or below the level; cheap where it is far from it."""
     values = units.values if than == 0 else _with_doubt(units)
-    return _is_beyond(_rounded([value - than for value in values], FINEST), level)
+    return _is_beyond(_rounded([value - than for value in values]), level)
 
 
 def is_below(units: Units, than: Fraction, level: float) -> bool:
@@ -128,7 +130,7 @@ def is_below(units: Units, than: Fraction, level: float) -> bool:
 def interval(units: Units, level: float) -> tuple[float, float]:
     """The differences that neither test refuses at the one-sided level, by bisection."""
     doubted = _with_doubt(units)
-    steps = max(20, INTERVAL_STEPS // len(doubted))
+    steps = _steps(len(doubted))
     points = [_nearest(unit * steps) for unit in doubted]
     mean = sum(points) / len(points)
 
@@ -211,11 +213,16 @@ def _with_doubt(units: Units) -> list[Fraction]:
     return [*units.values, one, one, -one, -one]
 
 
-def _rounded(values: Sequence[Fraction], steps: int) -> list[int]:
+def _steps(n: int) -> int:
+    """Parts of a score, for so many tasks."""
+    return FINE if n > MOST_COUNTED else FINEST // max(1, n)
+
+
+def _rounded(values: Sequence[Fraction]) -> list[int]:
     lattice = on_lattice(values)
-    if sum(map(abs, lattice.points)) <= steps:
+    if sum(map(abs, lattice.points)) <= FINEST:
         return list(lattice.points)
-    each = max(20, steps // len(values))
+    each = _steps(len(values))
     return [_nearest(value * each) for value in values]
 
 
@@ -235,6 +242,11 @@ def _is_beyond(points: Sequence[int], level: float) -> bool:
 def _tail(points: Sequence[int]) -> float:
     """Share of all choices of signs whose sum is at least that of `points`; 1 without any."""
     observed = sum(points)
+    if len(points) > MOST_COUNTED and any(points):
+        spread = math.sqrt(sum(point * point for point in points))
+        # A sum moves by twice what all its terms are multiples of: half of that is to be counted.
+        least = observed - math.gcd(*points)
+        return 0.5 * math.erfc(least / spread / math.sqrt(2.0))
     counts = flipped_sums(points)
     above = sum(count for value, count in counts.items() if value >= observed)
     return float(Fraction(above, 2 ** len(points)))

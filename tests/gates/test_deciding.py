@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.statistics.paired import Pair, compare
+from orchestrator.gates import measuring
 from orchestrator.gates.deciding import Decision, Reason, Required, Verdict, decide
 from orchestrator.gates.measuring import Units, interval, p_above, p_below
 from orchestrator.gates.policy import Policy, PolicyInvalid, plan_for
@@ -170,6 +171,19 @@ def test_the_interval_says_what_the_test_says(scores: Scores) -> None:
         assert found.low >= 0
     if found.verdict is Verdict.INCONCLUSIVE:
         assert found.low <= 0 <= found.high
+
+
+def test_many_tasks_are_measured_as_finely_and_as_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(2)
+    scores: Scores = [(float(draw.random() < 0.5), float(draw.random() < 0.62)) for _ in range(190)]
+    counted = decided(scores)
+    monkeypatch.setattr(measuring, "MOST_COUNTED", 100)
+    near = decided(scores)
+    assert near.verdict is counted.verdict
+    assert counted.p_better is not None
+    assert near.p_better == pytest.approx(counted.p_better, rel=0.1)
+    assert near.low == pytest.approx(counted.low, abs=0.02)
+    assert near.high == pytest.approx(counted.high, abs=0.02)
 
 
 def test_finely_graded_scores_are_tested_too() -> None:
