@@ -65,7 +65,9 @@ def lines(listed: Sequence[TrainingJob], shown: Sequence[int]) -> list[Line]:
 
 
 def note_of(job: TrainingJob) -> str:
-    """What tells it from its like: λ and seed."""
+    """What tells it from its like: λ and seed. The name of a sweep's job says both."""
+    if job.sweep_id is not None:
+        return ""
     try:
         return f"λ {lambda_of(job):g}, seed {job.manifest['seed']}"
     except (KeyError, TypeError, ValueError):
@@ -85,6 +87,7 @@ def as_json(found: Overlay, key: str, jobs: Mapping[int, TrainingJob]) -> dict[s
         "title": chart.title,
         "unit": chart.unit,
         "top": chart.top,
+        "sparse": chart.is_sparse,
         "pending": found.pending,
         "jobs": [_job(curve, jobs[curve.job]) for curve in found.curves],
         "crowd": _crowd(found),

@@ -6,7 +6,7 @@ export function traces(data, { smooth = 0, byTime = false, isBig = false } = {})
   const made = [];
   if (data.crowd?.n) made.push(...bands(data.crowd, of, byTime));
   const isAlone = data.jobs.length <= 3;
-  for (const job of data.jobs) made.push(...ofJob(job, of, { smooth, byTime, isBig, isAlone }));
+  for (const job of data.jobs) made.push(...ofJob(job, of, { smooth: data.sparse ? 0 : smooth, byTime, isBig, isAlone }));
   return made;
 }
 
@@ -31,6 +31,7 @@ function ofJob(job, of, { smooth, byTime, isBig, isAlone }) {
   const few = job.y.length <= 60 && isAlone;
   const shared = { type: "scatter", x, name, connectgaps: false, customdata: job.step.map((step) => [step, job.url]) };
   const said = (value) => `<b>${name}</b><br>step %{customdata[0]}: ${value}<extra></extra>`;
+  const aside = { showlegend: false };
   const made = [];
   const raw = {
     ...shared, y: job.y, mode: few || (isBig && isAlone) || job.low ? "lines+markers" : "lines", line, marker: { color: colour, size: few ? 5 : 3 },
@@ -46,20 +47,20 @@ function ofJob(job, of, { smooth, byTime, isBig, isAlone }) {
     };
   }
   if (smooth > 0) {
-    made.push({ ...raw, opacity: 0.28, mode: "lines", line: { ...line, width: 1 } });
+    made.push({ ...raw, ...aside, opacity: 0.28, mode: "lines", line: { ...line, width: 1 } });
     made.push({ ...shared, y: smoothed(job.y, smooth), mode: "lines", line, hovertemplate: said("%{y:.4~g}, smoothed") });
   } else made.push(raw);
   const gaps = job.y.map((y, i) => (y === null ? i : -1)).filter((i) => i >= 0);
   if (gaps.length) {
     made.push({
-      type: "scatter", mode: "markers", yaxis: "y3", name, x: gaps.map((i) => x[i]), y: gaps.map(() => 0.03),
+      ...aside, type: "scatter", mode: "markers", yaxis: "y3", name, x: gaps.map((i) => x[i]), y: gaps.map(() => 0.03),
       customdata: gaps.map((i) => [job.step[i], job.url]), marker: { symbol: "x", size: 7, color: of.err },
       hovertemplate: said("no finite value"),
     });
   }
   if (job.lost) {
     made.push({
-      type: "bar", yaxis: "y2", name, x: byTime && job.lost_s ? scaled(job.lost_s, true) : job.lost.map(([step]) => step), y: job.lost.map(([, n]) => n),
+      ...aside, type: "bar", yaxis: "y2", name, x: byTime && job.lost_s ? scaled(job.lost_s, true) : job.lost.map(([step]) => step), y: job.lost.map(([, n]) => n),
       customdata: job.lost.map(([step]) => [step, job.url]), hovertemplate: said("%{y} without a score, left out"),
       marker: { color: of["err-soft"], line: { color: of.err, width: 1 }, pattern: { shape: "/", fgcolor: of.err, bgcolor: of["err-soft"], size: 5, solidity: 0.35 } },
     });

@@ -86,6 +86,8 @@ def test_the_address_brings_the_choices_back(desk: Desk) -> None:
     expect(desk.plot("reward").locator(LINES)).to_have_count(2)  # measured, faint, and smoothed
     expect(desk.plot("reward").locator(".xtitle")).to_have_text("minutes")
     expect(desk.page.locator("[data-smooth-said]")).to_have_text("0.50")
+    # What is measured now and then is not smoothed.
+    expect(desk.plot("held_out").locator(LINES)).to_have_count(1)
     expect(desk.page.get_by_role("checkbox", name="Logarithmic")).to_be_checked()
 
 
