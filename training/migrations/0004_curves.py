@@ -5,28 +5,43 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('training', '0003_device_since'),
+        ("training", "0003_device_since"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='trainingjob',
-            name='curves_seq',
+            model_name="trainingjob",
+            name="curves_seq",
             field=models.PositiveBigIntegerField(default=0),
         ),
         migrations.CreateModel(
-            name='TrainingCurve',
+            name="TrainingCurve",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('key', models.CharField(max_length=20)),
-                ('data', models.BinaryField()),
-                ('coarse', models.BinaryField()),
-                ('training_job', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='curves', to='training.trainingjob')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("key", models.CharField(max_length=20)),
+                ("data", models.BinaryField()),
+                ("coarse", models.BinaryField()),
+                (
+                    "training_job",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="curves",
+                        to="training.trainingjob",
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('training_job', 'key'), name='one_curve_per_quantity')],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("training_job", "key"), name="one_curve_per_quantity"
+                    )
+                ],
             },
         ),
     ]

@@ -6,61 +6,84 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('environments', '0005_curriculum_draws'),
-        ('events', '0002_full_text'),
-        ('optimizer', '0005_resumed_searches'),
-        ('projects', '0003_token_name'),
-        ('runs', '0005_judging_state'),
+        ("environments", "0005_curriculum_draws"),
+        ("events", "0002_full_text"),
+        ("optimizer", "0005_resumed_searches"),
+        ("projects", "0003_token_name"),
+        ("runs", "0005_judging_state"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='SavedView',
+            name="SavedView",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('of', models.CharField(choices=[('rollouts', 'rollouts'), ('runs', 'runs')], max_length=10)),
-                ('name', models.CharField(max_length=80)),
-                ('query', models.TextField(blank=True)),
-                ('sort', models.CharField(blank=True, max_length=40)),
-                ('columns', models.JSONField(default=list)),
-                ('is_shared', models.BooleanField(default=False)),
-                ('changed_at', models.DateTimeField(auto_now=True)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "of",
+                    models.CharField(
+                        choices=[("rollouts", "rollouts"), ("runs", "runs")], max_length=10
+                    ),
+                ),
+                ("name", models.CharField(max_length=80)),
+                ("query", models.TextField(blank=True)),
+                ("sort", models.CharField(blank=True, max_length=40)),
+                ("columns", models.JSONField(default=list)),
+                ("is_shared", models.BooleanField(default=False)),
+                ("changed_at", models.DateTimeField(auto_now=True)),
             ],
             options={
-                'ordering': ['name', 'id'],
+                "ordering": ["name", "id"],
             },
         ),
         migrations.AddIndex(
-            model_name='rollout',
-            index=models.Index(condition=models.Q(('is_replaced', False)), fields=['run', 'state', 'score', 'cost_usd', 'tokens_in', 'tokens_out'], name='rollout_amounts'),
+            model_name="rollout",
+            index=models.Index(
+                condition=models.Q(("is_replaced", False)),
+                fields=["run", "state", "score", "cost_usd", "tokens_in", "tokens_out"],
+                name="rollout_amounts",
+            ),
         ),
         migrations.AddIndex(
-            model_name='rollout',
-            index=models.Index(fields=['score', 'id'], name='rollout_by_score'),
+            model_name="rollout",
+            index=models.Index(fields=["score", "id"], name="rollout_by_score"),
         ),
         migrations.AddIndex(
-            model_name='rollout',
-            index=models.Index(fields=['started_at', 'id'], name='rollout_by_start'),
+            model_name="rollout",
+            index=models.Index(fields=["started_at", "id"], name="rollout_by_start"),
         ),
         migrations.AddIndex(
-            model_name='verdictrecord',
-            index=models.Index(fields=['criterion', 'value', 'rollout'], name='verdict_by_value'),
+            model_name="verdictrecord",
+            index=models.Index(fields=["criterion", "value", "rollout"], name="verdict_by_value"),
         ),
         migrations.AddField(
-            model_name='savedview',
-            name='owner',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='saved_views', to=settings.AUTH_USER_MODEL),
+            model_name="savedview",
+            name="owner",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="saved_views",
+                to=settings.AUTH_USER_MODEL,
+            ),
         ),
         migrations.AddField(
-            model_name='savedview',
-            name='project',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='saved_views', to='projects.project'),
+            model_name="savedview",
+            name="project",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="saved_views",
+                to="projects.project",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='savedview',
-            constraint=models.UniqueConstraint(fields=('project', 'owner', 'of', 'name'), name='one_view_of_a_name'),
+            model_name="savedview",
+            constraint=models.UniqueConstraint(
+                fields=("project", "owner", "of", "name"), name="one_view_of_a_name"
+            ),
         ),
     ]

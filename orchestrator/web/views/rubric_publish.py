@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -81,7 +83,7 @@ def rubric_publish(request: HttpRequest, project_id: int, rubric_id: int) -> Htt
     )
 
 
-def _tested(draft: RubricDraft) -> dict[str, object]:
+def _tested(draft: RubricDraft) -> dict[str, Any]:
     """The back-test of just what the draft says, where there is one."""
     tested = backtest_of(draft)
     if tested is None:
