@@ -256,6 +256,17 @@ def test_a_cursor_is_what_it_was(key: int) -> None:
     assert cursor_of(request) == key
 
 
+def test_the_document_is_told_to_everybody_and_drawn_as_a_page() -> None:
+    told = Client().get("/api/v1/openapi.json").json()
+    assert told["openapi"].startswith("3.1")
+    page = Client().get("/api/v1/docs/")
+    html = page.content.decode()
+    assert page.status_code == 200 and "script-src 'self'" in page["Content-Security-Policy"]
+    for methods in told["paths"].values():
+        for said in methods.values():
+            assert f'id="{said["operationId"]}"' in html
+
+
 def test_every_scope_has_words_and_every_area_one_scope() -> None:
     assert all(text for text in SCOPES.values())
     assert len(SCOPES) == len(set(SCOPES.values()))
