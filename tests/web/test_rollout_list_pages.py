@@ -141,6 +141,8 @@ def test_the_number_of_queries_has_a_bound(people: People, run: Run) -> None:
         with CaptureQueriesContext(connection) as captured:
             assert client.get(url(people), query).status_code == 200
         assert len(captured) <= MOST_QUERIES, [each["sql"][:90] for each in captured]
+        reads = [each["sql"] for each in captured if 'FROM "runs_rollout"' in each["sql"]]
+        assert all("LIMIT 51" in sql or "COUNT(" in sql for sql in reads), "no list is read whole"
 
 
 def test_a_long_list_is_read_in_order(people: People, run: Run) -> None:

@@ -63,8 +63,8 @@ def _found(project: Project, state: ListState, columns: list[Any]) -> dict[str, 
     amount = rollouts.amount_of(query)
     if not amount.n:
         is_narrowed = bool(state.query.strip())
-        everything = rollouts.rollouts_matching(project.pk, "") if is_narrowed else None
-        return {"amount": amount, "n_without": everything.count() if everything else 0}
+        n_without = rollouts.rollouts_matching(project.pk, "").count() if is_narrowed else 0
+        return {"amount": amount, "n_without": n_without}
     found = rollouts.list_rollouts(
         rollouts.rollouts_matching(project.pk, state.query, in_order=amount.n > rollouts.MANY),
         sort=state.sort or rollouts.DEFAULT_SORT,
