@@ -8,6 +8,8 @@ from typing import Any
 
 def facts(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Names and sentences; a manifest of before a field was there says what was true then."""
+    if "execution" not in manifest:
+        return []
     execution = manifest["execution"]
     sampler = manifest.get("sampler") or {}
     if execution["backend"] == "tinker":
