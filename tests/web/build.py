@@ -21,6 +21,7 @@ from orchestrator.events.services import NewEvent, append, create_stream
 from orchestrator.projects.models import Project
 from orchestrator.runs.models import Rollout, Run, TokenRow, VerdictRecord
 from rubrics.models import Rubric, RubricVersion
+from training.manifest import Manifest, ModelPart
 from training.models import TrainingJob
 
 _numbers = itertools.count(1)
@@ -328,7 +329,7 @@ def make_climb(project: Project, **overrides: Any) -> Climb:
 def make_training_job(project: Project, **overrides: Any) -> TrainingJob:
     fields: dict[str, Any] = {
         "folder": "training/1",
-        "manifest": {"lr": 1e-4},
+        "manifest": Manifest(ModelPart(folder="models/tiny", name="tiny")).to_json(),
         "manifest_sha256": "5e" * 32,
         "state": "running",
         "step": 2,
