@@ -49,7 +49,7 @@ def rotated(kept: str) -> str:
 def _unreadable() -> SecretUnreadable:
     return SecretUnreadable(
         "A stored secret cannot be read: SECRET_KEY has changed since, and the key before it is "
-        "not in SECRET_KEY_PREVIOUS. Enter the secret again."
+        "not in SECRET_KEY_PREVIOUS. Enter it again."
     )
 
 

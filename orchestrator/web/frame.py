@@ -106,14 +106,14 @@ def page(
     crumbs: Sequence[Crumb],
     *,
     status: int = 200,
-    seen: Seen | None = None,
+    standing: Seen | None = None,
     **context: Any,
 ) -> HttpResponse:
     """Renders a page in its frame. The caller has authorised the project.
 
-    `seen`: what `project_for_page` read already.
+    `standing`: what `project_for_page` read already.
     """
-    role = seen.role if seen else role_in(request.user, project.pk)
+    role = standing.role if standing else role_in(request.user, project.pk)
     assert role is not None, "the view must have fetched the project through access"
     # Viewers see queues and review nothing.
     reviewer = request.user if isinstance(request.user, User) and role != Role.VIEWER else None
@@ -121,7 +121,7 @@ def page(
     frame = Frame(
         project=project,
         role=role,
-        projects=seen.projects if seen else list(projects_of(request.user)),
+        projects=standing.projects if standing else list(projects_of(request.user)),
         section=section,
         entries=entries(project.pk, counts),
         crumbs=crumbs,

@@ -22,7 +22,8 @@ DRAWN = {
     "image/webp": b"RIFF",
 }
 """Types that are drawn, with the bytes that such a file begins with."""
-DEEPEST = 300
+DEEPEST = 100
+"""Levels in which pictures are looked for; each takes three calls of a stack shared with others."""
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)((?:;[\w.+=-]+)*);base64,([A-Za-z0-9+/=_\s-]*)")
 _TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
 

@@ -34,6 +34,7 @@ def client(people: People, who: str = "editor") -> Client:
 
 def fields(model: ScriptedModel, **changes: Any) -> dict[str, Any]:
     return {
+        "kind": "openai",
         "name": "judge-1",
         "base_url": f"{model.url}/v1/",
         "model": model.name,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html as entities
+import inspect
 import json
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from orchestrator.runs.models import Rollout
 from orchestrator.traces.reading import read_lines
 from orchestrator.traces.services import ingest
 from orchestrator.web.trace_index import depths_of
+from orchestrator.web.trace_media import split_media
 from tests.base import People
 from tests.web.test_trace_pages import PNG
 
@@ -144,6 +147,19 @@ def test_a_very_deep_event_is_shown(client: Client, people: People) -> None:
     rollout = take(people, body)
     assert "layer" in words(page(client, rollout))
     assert "layer" in page(client, rollout, "rollout_cards", seqs="1", raw="1")
+
+
+def test_looking_for_pictures_takes_a_part_of_the_stack() -> None:
+    deep: Any = "bottom"
+    for _ in range(450):
+        deep = {"layer": deep}
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 400)
+    try:
+        found, media = split_media(deep)
+    finally:
+        sys.setrecursionlimit(before)
+    assert (found == deep, media) == (True, [])
 
 
 def test_loops_among_parents_are_flat() -> None:

@@ -54,7 +54,7 @@ def rollout_list(request: HttpRequest, project_id: int) -> HttpResponse:
     except FilterError as error:
         context["mistake"] = mistake_in(state.query, error.message, error.start, error.end)
     return page(
-        request, "web/rollouts.html", project, "runs", [Crumb("Rollouts")], seen=seen, **context
+        request, "web/rollouts.html", project, "runs", [Crumb("Rollouts")], standing=seen, **context
     )
 
 
