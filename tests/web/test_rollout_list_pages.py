@@ -146,7 +146,10 @@ def test_the_number_of_queries_has_a_bound(people: People, run: Run) -> None:
 
 
 def test_a_long_list_is_read_in_order(people: People, run: Run) -> None:
-    """Without statistics too: pages by id, score and start walk an index and sort nothing."""
+    """Without statistics too: pages by id, score and start walk an index as far as they go.
+
+    What is sorted is the page alone, whose ids were found that way.
+    """
     if connection.vendor != "sqlite":
         pytest.skip("reads SQLite's plans")
     from orchestrator.runs.rollout_list import list_rollouts, rollouts_matching
@@ -160,7 +163,7 @@ def test_a_long_list_is_read_in_order(people: People, run: Run) -> None:
         with connection.cursor() as cursor:
             cursor.execute("EXPLAIN QUERY PLAN " + captured[0]["sql"])
             plan = " · ".join(row[3] for row in cursor.fetchall())
-        assert "TEMP B-TREE FOR ORDER BY" not in plan, plan
+        assert "TEMP B-TREE" not in plan.removesuffix("USE TEMP B-TREE FOR ORDER BY"), plan
 
 
 def test_columns_are_chosen_and_verdicts_are_columns(people: People, run: Run) -> None:

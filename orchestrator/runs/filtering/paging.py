@@ -69,7 +69,10 @@ def page_of(
     place = F("sorted_by")
     order = place.desc(**nulls) if goes_down else place.asc(**nulls)
     by_id = "-pk" if goes_down else "pk"
-    found = list(placed.order_by(*([by_id] if key.place == "id" else [order, by_id]))[: limit + 1])
+    in_order = [by_id] if key.place == "id" else [order, by_id]
+    # Sorted by keys alone: a database that sorts whole rows carries every column of every match.
+    ids = placed.order_by(*in_order).values("pk")[: limit + 1]
+    found = list(query.annotate(sorted_by=_expression(key)).filter(pk__in=ids).order_by(*in_order))
     more, rows = len(found) > limit, found[:limit]
     if is_back:
         rows.reverse()
