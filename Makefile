@@ -27,7 +27,7 @@ DEMO_FLAGS := $(if $(EXIT),--exit) $(if $(FULL),--full) $(if $(PORT),--port $(PO
 JOBS ?= 2
 PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-.PHONY: audit sbom help demo up install install-dev tools test test-all lint format types contracts bench bench-rivals bench-trl example try-public-envs lock clean distclean
+.PHONY: audit sbom screenshots help demo up install install-dev tools test test-all lint format types contracts bench bench-rivals bench-trl example try-public-envs lock clean distclean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -76,6 +76,9 @@ try-public-envs: $(APP_STAMP) ## run public environments from a checkout (OPENEN
 
 example: $(APP_STAMP) ## load an example (NAME=questions, RUN=1; lists them without a name)
 	@$(PY) manage.py load_example $(NAME) $(if $(RUN),--run)
+
+screenshots: $(DEV_STAMP) tools ## photograph a running server into docs/images (URL=…, the password in SWITCHBACK_PASSWORD)
+	@$(PY) scripts/screenshots.py --url "$(or $(URL),http://127.0.0.1:8000)"
 
 sbom: $(AUDIT_STAMP) ## write a bill of materials, CycloneDX JSON (OUT=sbom.json)
 	@$(PY) -m scripts.sbom $(AUDIT)/bin/cyclonedx-py "$(or $(OUT),sbom.json)"

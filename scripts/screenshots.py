@@ -121,9 +121,19 @@ def places(page: Page) -> dict[str, str]:
     pages["ledger"] = f"{rollout}ledger/"
     pages["training"] = f"{home}train/"
     pages["curves"] = f"{home}train/curves/"
-    pages["compare"] = f"{home}compare/"
     pages["runs"] = f"{home}runs/"
+    pages["rollouts"] = f"{home}rollouts/"
+    pages["words"] = f"{home}search/?q=cat"
     page.goto(ladder)
+    sides = [
+        address_of(page, link.get_attribute("href"))
+        for link in page.locator("[data-part=runs] a.main-link")
+        .filter(has_text="sealed test")
+        .all()
+    ]
+    numbers = sorted(int(side.rstrip("/").rpartition("/")[2]) for side in sides)
+    if len(numbers) > 1:
+        pages["compare"] = f"{home}compare/?runs={','.join(map(str, numbers[-2:]))}"
     search = page.get_by_role("link", name="The whole search")
     if search.count():
         pages["search"] = address_of(page, search.first.get_attribute("href"))

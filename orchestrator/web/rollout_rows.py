@@ -40,7 +40,7 @@ COLUMNS: Mapping[str, Column] = {
         Column("reason", "Answer or reason", is_wide=True),
     )
 }
-USUAL = ("score", "run", "harness", "tokens", "cost", "latency", "started", "reason")
+USUAL = ("score", "run", "tokens", "latency", "reason", "started")
 TASK = Column("task", "Task", "task")
 VERDICT = "verdict."
 _SHOWN_HEIGHT = 40.0
