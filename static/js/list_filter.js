@@ -10,9 +10,13 @@ export function mountFilter(field, section) {
   let asked = null;
   const words = () => (asked ??= load(field.dataset.wordsUrl));
   let fields = [];
+  let isTyped = false;
+  field.addEventListener("input", () => (isTyped = true), { once: true });
   const learn = async () => {
     fields = (await words()).fields;
     offerVerdictColumns(section, fields);
+    // What was typed while the words were on their way is completed now.
+    if (isTyped && document.activeElement === field) field.dispatchEvent(new Event("input", { bubbles: true }));
   };
   field.addEventListener("focus", learn, { once: true });
   section.querySelector(".columns")?.addEventListener("toggle", learn, { once: true });

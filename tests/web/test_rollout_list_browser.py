@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from orchestrator.projects.models import Project
 from orchestrator.runs.models import Run
@@ -86,6 +86,23 @@ def test_the_field_completes_fields_and_values(desk: Desk) -> None:
     field.press("Enter")
     expect(page.locator("tr[data-row]")).to_have_count(1)
     expect(page).to_have_url(re.compile(r"q=state\+%3D\+errored"))
+
+
+def test_what_is_typed_before_the_words_came_is_completed_then(desk: Desk) -> None:
+    page = desk.page
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(re.compile(r"words\.json"), hold)
+    desk.open()
+    field = page.get_by_label("Filter", exact=True)
+    with page.expect_request(re.compile(r"words\.json")):
+        field.focus()
+    field.press_sequentially("stat")
+    held[0].continue_()
+    expect(page.get_by_role("option", name="state of the rollout")).to_be_visible()
 
 
 def test_a_bar_narrows_and_ticks_lead_to_a_comparison(desk: Desk) -> None:
