@@ -47,6 +47,11 @@ def role_in(actor: Actor, project_id: int) -> Role | None:
     return None if role is None else Role(role)
 
 
+def is_above(role: str, other: str) -> bool:
+    """Whether the first may do more than the second."""
+    return _RANK[role] > _RANK[other]
+
+
 def require(actor: Actor, project: Project | int, needed: Role) -> None:
     """Http404 for a stranger, PermissionDenied for a member whose role is below `needed`."""
     project_id = project if isinstance(project, int) else project.pk

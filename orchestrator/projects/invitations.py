@@ -17,7 +17,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from orchestrator.projects import audit
-from orchestrator.projects.access import project_for_admin, require
+from orchestrator.projects.access import is_above, project_for_admin, require
 from orchestrator.projects.models import Invitation, Membership, Role, User
 from orchestrator.projects.services import token_digest
 
@@ -115,7 +115,7 @@ def join(*, user: User, secret: str) -> Membership:
         membership, is_new = Membership.objects.get_or_create(
             project=invitation.project, user=user, defaults={"role": invitation.role}
         )
-        if not is_new and _RANK[invitation.role] > _RANK[membership.role]:
+        if not is_new and is_above(invitation.role, membership.role):
             membership.role = invitation.role
             membership.save(update_fields=["role"])
     if (record := audit.current()) is not None:
@@ -146,6 +146,3 @@ def sign_up(*, secret: str, username: str, password: str) -> User:
         user.save()
         join(user=user, secret=secret)
     return user
-
-
-_RANK = {role.value: place for place, role in enumerate(Role)}
