@@ -33,6 +33,7 @@ from orchestrator.projects.invitations import (
     revoke_invitation,
 )
 from orchestrator.projects.models import AuditEntry, Invitation, Role
+from orchestrator.projects.queries import invitations_in
 from orchestrator.runs.limits import DayUse, set_limits, use_today
 
 _BIGGEST = 2**31 - 1
@@ -101,7 +102,7 @@ class Invitations(Endpoint):
         return Response(
             paging.paged(
                 request,
-                Invitation.objects.filter(project=project).select_related("created_by"),
+                invitations_in(project.pk),
                 lambda rows: [_invitation(request, row) for row in rows],
                 html_url=page_url(request, "members", project.pk),
             )
@@ -193,7 +194,7 @@ class Audit(Endpoint):
 
 def _found(request: Request, project_id: int, invitation_id: int) -> Invitation:
     project = project_for_admin(request.user, project_id)
-    rows = Invitation.objects.filter(project=project).select_related("created_by")
+    rows = invitations_in(project.pk)
     return found(rows, pk=invitation_id)
 
 

@@ -26,6 +26,7 @@ from orchestrator.api.errors import Conflict
 from orchestrator.api.shapes import page_of
 from orchestrator.projects.access import project_for_admin
 from orchestrator.webhooks.models import Delivery, Webhook
+from orchestrator.webhooks.queries import deliveries_in, webhooks_in
 from orchestrator.webhooks.services import (
     WebhookRefused,
     add_webhook,
@@ -87,7 +88,7 @@ class Webhooks(Endpoint):
         return Response(
             paging.paged(
                 request,
-                Webhook.objects.filter(project=project),
+                webhooks_in(project.pk),
                 lambda rows: [_webhook(request, row) for row in rows],
                 html_url=page_url(request, "webhooks", project.pk),
                 newest_first=False,
@@ -147,7 +148,7 @@ class Deliveries(Endpoint):
         return Response(
             paging.paged(
                 request,
-                Delivery.objects.filter(webhook=webhook),
+                deliveries_in(webhook.pk),
                 lambda rows: [_delivery(request, project_id, row) for row in rows],
                 html_url=page_url(request, "webhook", project_id, webhook.pk),
             )
@@ -179,7 +180,7 @@ class DeliveryDetail(Endpoint):
     def get(self, request: Request, project_id: int, webhook_id: int, delivery_id: int) -> Response:
         """One message and its attempts. Admins."""
         webhook = _found(request, project_id, webhook_id)
-        delivery = found(Delivery.objects.filter(webhook=webhook), pk=delivery_id)
+        delivery = found(deliveries_in(webhook.pk), pk=delivery_id)
         return Response(_delivery(request, project_id, delivery))
 
 
@@ -194,7 +195,7 @@ class Replay(Endpoint):
     ) -> Response:
         """Sends a message once more, under its message id. Admins."""
         webhook = _found(request, project_id, webhook_id)
-        rows = Delivery.objects.filter(webhook=webhook).select_related("webhook")
+        rows = deliveries_in(webhook.pk)
         delivery = found(rows, pk=delivery_id)
 
         def send() -> Response:
@@ -210,7 +211,7 @@ class Replay(Endpoint):
 
 def _found(request: Request, project_id: int, webhook_id: int) -> Webhook:
     project = project_for_admin(request.user, project_id)
-    return found(Webhook.objects.filter(project=project).select_related("project"), pk=webhook_id)
+    return found(webhooks_in(project.pk), pk=webhook_id)
 
 
 def _webhook(request: Request, row: Webhook) -> WebhookAnswer:

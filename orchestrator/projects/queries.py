@@ -3,7 +3,7 @@ from __future__ import annotations
 from django.db.models import QuerySet
 
 from orchestrator.projects.access import Actor
-from orchestrator.projects.models import Membership, Project, User
+from orchestrator.projects.models import Invitation, Membership, Project, User
 
 
 def projects_of(actor: Actor) -> QuerySet[Project]:
@@ -19,3 +19,8 @@ def projects_of(actor: Actor) -> QuerySet[Project]:
 
 def members_of(project_id: int) -> QuerySet[Membership]:
     return Membership.objects.filter(project_id=project_id).select_related("user")
+
+
+def invitations_in(project_id: int) -> QuerySet[Invitation]:
+    """Used and ended ones too."""
+    return Invitation.objects.filter(project_id=project_id).select_related("created_by")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db.models import Count, Max, Q
+from django.db.models import Count, Max, Q, QuerySet
 
 from orchestrator.webhooks.models import Delivery, DeliveryState, Webhook
 
@@ -15,6 +15,14 @@ class WebhookRow:
     n_waiting: int
     n_failed: int
     last: Delivery | None
+
+
+def webhooks_in(project_id: int) -> QuerySet[Webhook]:
+    return Webhook.objects.filter(project_id=project_id).select_related("project")
+
+
+def deliveries_in(webhook_id: int) -> QuerySet[Delivery]:
+    return Delivery.objects.filter(webhook_id=webhook_id).select_related("webhook")
 
 
 def webhooks_of(project_id: int) -> list[WebhookRow]:
