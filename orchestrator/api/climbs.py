@@ -13,11 +13,9 @@ from rest_framework.response import Response
 
 from orchestrator.api import following, idempotency, paging, parts, steering, work
 from orchestrator.api.base import (
-    Endpoint,
     actor_of,
     api_url,
     conflicts,
-    created,
     found,
     operation,
     page_url,
@@ -29,8 +27,8 @@ from orchestrator.climbs.models import Climb, Rung
 from orchestrator.climbs.queries import claim, list_climbs
 from orchestrator.climbs.settings import ClimbSettings
 from orchestrator.climbs.turns import CHOICES, overrule
-from orchestrator.projects.access import project_for_edit, project_for_view
-from orchestrator.projects.models import Project
+from orchestrator.projects.access import project_for_edit
+from orchestrator.projects.models import Project, User
 from orchestrator.runs.queries import finite_or_none
 
 
@@ -97,47 +95,35 @@ class _Climb(steering.Steered):
         return climb_answer(request, work)
 
 
-class Climbs(Endpoint):
-    area = "climbs"
+class Climbs(steering.Listing, _Climb):
+    list_page = "climbs"
+
+    @staticmethod
+    def planned(actor: User, project: Project, asked: Mapping[str, Any]) -> Any:
+        chosen = work.parts_of(project, asked)
+        settings = work.settings_of(ClimbSettings, asked["settings"])
+        return lambda: services.start_climb(
+            actor=actor,
+            project=project,
+            name=asked["name"].strip() or chosen.environment_version.environment.name,
+            environment_version=chosen.environment_version,
+            rubric_version=chosen.rubric_version,
+            model=chosen.model,
+            seed_harness=work.harness_or_plain(project, chosen),
+            settings=settings,
+        )
 
     @operation(page_of(ClimbAnswer), parameters=paging.PARAMETERS)
     def get(self, request: Request, project_id: int) -> Response:
         """The climbs of a project, newest first."""
-        project = project_for_view(request.user, project_id)
-        return Response(
-            paging.paged(
-                request,
-                climbs_in(project),
-                lambda rows: [climb_answer(request, row) for row in rows],
-                html_url=page_url(request, "climbs", project.pk),
-            )
-        )
+        return self.listed(request, project_id)
 
     @operation(
         ClimbAnswer, body=NewClimb, parameters=[idempotency.PARAMETER], status=202, says="Queued."
     )
     def post(self, request: Request, project_id: int) -> Response:
         """Starts a climb. Editors."""
-        project = project_for_edit(request.user, project_id)
-        asked = read(NewClimb, request.data)
-        chosen = work.parts_of(project, asked)
-        settings = work.settings_of(ClimbSettings, asked["settings"])
-
-        def start() -> Response:
-            climb = services.start_climb(
-                actor=actor_of(request),
-                project=project,
-                name=asked["name"].strip() or chosen.environment_version.environment.name,
-                environment_version=chosen.environment_version,
-                rubric_version=chosen.rubric_version,
-                model=chosen.model,
-                seed_harness=work.harness_or_plain(project, chosen),
-                settings=settings,
-            )
-            answer = climb_answer(request, found(climbs_in(project), pk=climb.pk))
-            return created(request, answer, answer["url"], status=202)
-
-        return idempotency.once(request, start)
+        return self.started(request, project_id, NewClimb)
 
 
 class ClimbDetail(steering.Detail, _Climb):

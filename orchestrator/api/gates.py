@@ -19,12 +19,8 @@ from optimizer.models import HarnessVersion
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.api import following, idempotency, paging, parts, steering, work
 from orchestrator.api.base import (
-    Endpoint,
-    actor_of,
     api_url,
     chosen,
-    created,
-    found,
     operation,
     page_url,
     read,
@@ -38,7 +34,6 @@ from orchestrator.gates.policy import MAX_ROLLOUTS, Policy, PolicyInvalid
 from orchestrator.gates.queries import gates_in, plan_of, spent_by
 from orchestrator.harnesses.services import add_harness
 from orchestrator.harnesses.uploads import harness_of_zip
-from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.projects.models import Project, User
 from orchestrator.searches.releases import current
 from rubrics.models import Rubric
@@ -177,22 +172,20 @@ class _Gate(steering.Steered):
         return gate_answer(request, work)
 
 
-class Gates(Endpoint):
-    area = "gates"
+class Gates(steering.Listing, _Gate):
+    list_page = "gates"
+
+    @staticmethod
+    def planned(actor: User, project: Project, asked: Mapping[str, Any]) -> Any:
+        # A harness that comes with the request is kept: with the gate, or not at all.
+        return lambda: services.start_gate(
+            actor=actor, project=project, form=form_of(actor, project, asked)
+        )
 
     @operation(page_of(GateAnswer), query=GatesQuery, parameters=paging.PARAMETERS)
     def get(self, request: Request, project_id: int) -> Response:
         """The gates of a project, newest first."""
-        project = project_for_view(request.user, project_id)
-        asked = read(GatesQuery, request.query_params)
-        return Response(
-            paging.paged(
-                request,
-                gates_in(project.pk).filter(**asked),
-                lambda rows: [gate_answer(request, row) for row in rows],
-                html_url=page_url(request, "gates", project.pk),
-            )
-        )
+        return self.listed(request, project_id, **read(GatesQuery, request.query_params))
 
     @operation(
         GateAnswer,
@@ -203,18 +196,7 @@ class Gates(Endpoint):
     )
     def post(self, request: Request, project_id: int) -> Response:
         """Decides whether a change is better or worse than the baseline. Editors."""
-        project = project_for_edit(request.user, project_id)
-        asked = read(NewGate, request.data)
-
-        def start() -> Response:
-            actor = actor_of(request)
-            gate = services.start_gate(
-                actor=actor, project=project, form=form_of(actor, project, asked)
-            )
-            answer = gate_answer(request, found(gates_in(project.pk), pk=gate.pk))
-            return created(request, answer, answer["url"], status=202)
-
-        return idempotency.once(request, start)
+        return self.started(request, project_id, NewGate)
 
 
 class GateDetail(steering.Detail, _Gate):

@@ -1,6 +1,7 @@
 """`Idempotency-Key`: a request that is sent again does its work once and gets the same answer.
 
     return once(request, lambda: start(…))
+    return made_once(request, lambda: make(…), lambda made: answer_of(made))
 
 The key belongs to the user. The first request stores it in the transaction that does the work;
 whoever comes with it meanwhile waits for that transaction, by the writer lock of SQLite or the
@@ -12,8 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -62,6 +64,23 @@ def once(request: Request, work: Callable[[], Response]) -> Response:
         row.save(update_fields=["status", "body", "location"])
         _forget_old()
         return answer
+
+
+def made_once(
+    request: Request,
+    make: Callable[[], Any],
+    told: Callable[[Any], Mapping[str, Any]],
+    *,
+    status: int = 201,
+) -> Response:
+    """Something new, answered with its address."""
+
+    def work() -> Response:
+        answer = told(make())
+        headers = {"Location": answer["url"]} if "url" in answer else None
+        return Response(answer, status=status, headers=headers)
+
+    return once(request, work)
 
 
 def _taken(user: User, key: str, digest: str) -> IdempotentRequest | None:

@@ -13,15 +13,11 @@ from rest_framework.response import Response
 
 from orchestrator.api import following, idempotency, paging, steering, work
 from orchestrator.api.base import (
-    Endpoint,
-    actor_of,
     api_url,
     chosen,
-    created,
     found,
     operation,
     page_url,
-    read,
 )
 from orchestrator.api.shapes import page_of
 from orchestrator.environments.models import Environment
@@ -29,8 +25,8 @@ from orchestrator.grading.models import Regrade, RegradedScore
 from orchestrator.grading.regrade import OPEN_STATES, cancel_regrade, resume_regrade, start_regrade
 from orchestrator.grading.regrade_queries import n_done
 from orchestrator.grading.selecting import MAX_ROLLOUTS, STATES, Selection
-from orchestrator.projects.access import project_for_edit, project_for_view
-from orchestrator.projects.models import Project
+from orchestrator.projects.access import project_for_view
+from orchestrator.projects.models import Project, User
 from orchestrator.runs.models import Run
 from orchestrator.runs.queries import finite_or_none
 
@@ -93,21 +89,20 @@ class _Regrade(steering.Steered):
         return regrade_answer(request, work)
 
 
-class Regrades(Endpoint):
-    area = "rubrics"
+class Regrades(steering.Listing, _Regrade):
+    list_page = "rubrics"
+
+    @staticmethod
+    def planned(actor: User, project: Project, asked: Mapping[str, Any]) -> Any:
+        version = work.rubric_version(project, asked["rubric"], asked.get("rubric_version"))
+        selection = selection_of(project, asked)
+        keep = "decided" if asked["keep_decided"] else ""
+        return lambda: start_regrade(actor=actor, version=version, chosen=selection, keep=keep)
 
     @operation(page_of(RegradeAnswer), parameters=paging.PARAMETERS)
     def get(self, request: Request, project_id: int) -> Response:
         """The re-grades and back-tests of a project, newest first."""
-        project = project_for_view(request.user, project_id)
-        return Response(
-            paging.paged(
-                request,
-                regrades_in(project),
-                lambda rows: [regrade_answer(request, row) for row in rows],
-                html_url=page_url(request, "rubrics", project.pk),
-            )
-        )
+        return self.listed(request, project_id)
 
     @operation(
         RegradeAnswer,
@@ -118,22 +113,7 @@ class Regrades(Endpoint):
     )
     def post(self, request: Request, project_id: int) -> Response:
         """Grades past rollouts by a version of a rubric. Editors."""
-        project = project_for_edit(request.user, project_id)
-        asked = read(NewRegrade, request.data)
-        version = work.rubric_version(project, asked["rubric"], asked.get("rubric_version"))
-        selection = selection_of(project, asked)
-
-        def start() -> Response:
-            regrade = start_regrade(
-                actor=actor_of(request),
-                version=version,
-                chosen=selection,
-                keep="decided" if asked["keep_decided"] else "",
-            )
-            answer = regrade_answer(request, found(regrades_in(project), pk=regrade.pk))
-            return created(request, answer, answer["url"], status=202)
-
-        return idempotency.once(request, start)
+        return self.started(request, project_id, NewRegrade)
 
 
 class RegradeDetail(steering.Detail, _Regrade):

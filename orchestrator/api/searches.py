@@ -14,19 +14,17 @@ from rest_framework.response import Response
 from optimizer.models import Search, SearchState
 from orchestrator.api import following, idempotency, paging, parts, steering, work
 from orchestrator.api.base import (
-    Endpoint,
     actor_of,
     api_url,
     conflicts,
-    created,
     found,
     operation,
     page_url,
     read,
 )
 from orchestrator.api.shapes import page_of
-from orchestrator.projects.access import project_for_edit, project_for_view
-from orchestrator.projects.models import Project
+from orchestrator.projects.access import project_for_edit
+from orchestrator.projects.models import Project, User
 from orchestrator.searches import services
 from orchestrator.searches.settings import SearchSettings
 
@@ -98,22 +96,31 @@ class _Search(steering.Steered):
         return search_answer(request, work)
 
 
-class Searches(Endpoint):
-    area = "searches"
+class Searches(steering.Listing, _Search):
+    list_page = "searches"
+
+    @staticmethod
+    def planned(actor: User, project: Project, asked: Mapping[str, Any]) -> Any:
+        chosen = work.parts_of(project, asked)
+        settings = work.settings_of(SearchSettings, asked["settings"])
+        return lambda: services.start_search(
+            actor=actor,
+            project=project,
+            form=services.SearchForm(
+                name=asked["name"].strip(),
+                environment_version=chosen.environment_version,
+                rubric_version=chosen.rubric_version,
+                model=chosen.model,
+                seed_harness=work.harness_or_plain(project, chosen),
+                settings=settings,
+            ),
+            seed=asked.get("seed"),
+        )
 
     @operation(page_of(SearchAnswer), query=SearchesQuery, parameters=paging.PARAMETERS)
     def get(self, request: Request, project_id: int) -> Response:
         """The searches of a project, newest first; those of climbs too."""
-        project = project_for_view(request.user, project_id)
-        asked = read(SearchesQuery, request.query_params)
-        return Response(
-            paging.paged(
-                request,
-                searches_in(project).filter(**asked),
-                lambda rows: [search_answer(request, row) for row in rows],
-                html_url=page_url(request, "searches", project.pk),
-            )
-        )
+        return self.listed(request, project_id, **read(SearchesQuery, request.query_params))
 
     @operation(
         SearchAnswer,
@@ -124,29 +131,7 @@ class Searches(Endpoint):
     )
     def post(self, request: Request, project_id: int) -> Response:
         """Starts a search from a seed harness. Editors."""
-        project = project_for_edit(request.user, project_id)
-        asked = read(NewSearch, request.data)
-        chosen = work.parts_of(project, asked)
-        settings = work.settings_of(SearchSettings, asked["settings"])
-
-        def start() -> Response:
-            search = services.start_search(
-                actor=actor_of(request),
-                project=project,
-                form=services.SearchForm(
-                    name=asked["name"].strip(),
-                    environment_version=chosen.environment_version,
-                    rubric_version=chosen.rubric_version,
-                    model=chosen.model,
-                    seed_harness=work.harness_or_plain(project, chosen),
-                    settings=settings,
-                ),
-                seed=asked.get("seed"),
-            )
-            answer = search_answer(request, found(searches_in(project), pk=search.pk))
-            return created(request, answer, answer["url"], status=202)
-
-        return idempotency.once(request, start)
+        return self.started(request, project_id, NewSearch)
 
 
 class SearchDetail(steering.Detail, _Search):

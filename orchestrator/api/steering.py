@@ -8,9 +8,18 @@ from typing import Any, ClassVar
 from django.http import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import Serializer
 
-from orchestrator.api import following
-from orchestrator.api.base import Endpoint, actor_of, conflicts, found
+from orchestrator.api import following, idempotency, paging
+from orchestrator.api.base import (
+    Endpoint,
+    actor_of,
+    conflicts,
+    created,
+    found,
+    page_url,
+    read,
+)
 from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.projects.models import Project, User
 
@@ -26,6 +35,45 @@ class Steered(Endpoint):
     @staticmethod
     def told(request: Request, work: Any) -> Mapping[str, Any]:
         raise NotImplementedError
+
+
+class Listing(Steered):
+    """All such work of a project, and where more of it is started."""
+
+    list_page: ClassVar[str]
+    """Name of the page with the same list for people."""
+
+    @staticmethod
+    def planned(actor: User, project: Project, asked: Mapping[str, Any]) -> Callable[[], Any]:
+        """Checks what a request names; calling what is returned starts the work."""
+        raise NotImplementedError
+
+    def listed(self, request: Request, project_id: int, **filters: Any) -> Response:
+        project = project_for_view(request.user, project_id)
+        return Response(
+            paging.paged(
+                request,
+                self.work_in(project).filter(**filters),
+                lambda rows: [self.told(request, row) for row in rows],
+                html_url=page_url(request, self.list_page, project.pk),
+            )
+        )
+
+    def started(
+        self, request: Request, project_id: int, body: type[Serializer[Any]] | None = None
+    ) -> Response:
+        """202 with where to follow it. What can be refused without a transaction is refused before
+        one is begun, since the writers of SQLite wait for each other.
+        """
+        project = project_for_edit(request.user, project_id)
+        asked = read(body, request.data) if body else {}
+        start = self.planned(actor_of(request), project, asked)
+
+        def work() -> Response:
+            answer = self.told(request, found(self.work_in(project), pk=start().pk))
+            return created(request, answer, answer["url"], status=202)
+
+        return idempotency.once(request, work)
 
 
 class Detail(Steered):

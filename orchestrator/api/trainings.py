@@ -13,7 +13,6 @@ from rest_framework.response import Response
 
 from orchestrator.api import endpoints, following, idempotency, paging, parts, steering, work
 from orchestrator.api.base import (
-    Endpoint,
     actor_of,
     api_url,
     created,
@@ -24,7 +23,7 @@ from orchestrator.api.base import (
 )
 from orchestrator.api.shapes import page_of
 from orchestrator.projects.access import project_for_edit, project_for_view
-from orchestrator.projects.models import Project
+from orchestrator.projects.models import Project, User
 from orchestrator.runs.queries import finite_or_none
 from orchestrator.trainings import services
 from orchestrator.trainings.checkpoints import promote
@@ -119,22 +118,29 @@ class _Training(steering.Steered):
         return training_answer(request, work)
 
 
-class Trainings(Endpoint):
-    area = "trainings"
+class Trainings(steering.Listing, _Training):
+    list_page = "training"
+
+    @staticmethod
+    def planned(actor: User, project: Project, asked: Mapping[str, Any]) -> Any:
+        chosen = work.parts_of(project, asked)
+        settings = work.settings_of(TrainSettings, asked["settings"])
+        return lambda: services.start_training(
+            actor=actor,
+            project=project,
+            name=asked["name"],
+            environment_version=chosen.environment_version,
+            rubric_version=chosen.rubric_version,
+            model=chosen.model,
+            harness=work.harness_or_plain(project, chosen),
+            settings=settings,
+            seed=asked["seed"],
+        )
 
     @operation(page_of(TrainingAnswer), query=TrainingsQuery, parameters=paging.PARAMETERS)
     def get(self, request: Request, project_id: int) -> Response:
         """The training jobs of a project, newest first."""
-        project = project_for_view(request.user, project_id)
-        asked = read(TrainingsQuery, request.query_params)
-        return Response(
-            paging.paged(
-                request,
-                trainings_in(project).filter(**asked),
-                lambda rows: [training_answer(request, row) for row in rows],
-                html_url=page_url(request, "training", project.pk),
-            )
-        )
+        return self.listed(request, project_id, **read(TrainingsQuery, request.query_params))
 
     @operation(
         TrainingAnswer,
@@ -145,27 +151,7 @@ class Trainings(Endpoint):
     )
     def post(self, request: Request, project_id: int) -> Response:
         """Starts a training of its own. Editors."""
-        project = project_for_edit(request.user, project_id)
-        asked = read(NewTraining, request.data)
-        chosen = work.parts_of(project, asked)
-        settings = work.settings_of(TrainSettings, asked["settings"])
-
-        def start() -> Response:
-            job = services.start_training(
-                actor=actor_of(request),
-                project=project,
-                name=asked["name"],
-                environment_version=chosen.environment_version,
-                rubric_version=chosen.rubric_version,
-                model=chosen.model,
-                harness=work.harness_or_plain(project, chosen),
-                settings=settings,
-                seed=asked["seed"],
-            )
-            answer = training_answer(request, found(trainings_in(project), pk=job.pk))
-            return created(request, answer, answer["url"], status=202)
-
-        return idempotency.once(request, start)
+        return self.started(request, project_id, NewTraining)
 
 
 class TrainingDetail(steering.Detail, _Training):
