@@ -1,25 +1,24 @@
 """Folders and zip archives as texts by path. What is in them is for `optimizer.harness` to judge.
 
-An archive is foreign: it may lead outside, name a file twice, be encrypted, or unpack to more than
-a disk holds. Each of these is refused with its reason, before anything large is unpacked.
+An archive is foreign; `unpacking` reads it within the limits below.
 """
 
 from __future__ import annotations
 
 import io
 import zipfile
-import zlib
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from optimizer.errors import HarnessInvalid
+from unpacking import ArchiveRefused, Limits, is_hidden, read_archive
 
 MAX_FILE_BYTES = 1_000_000
 MAX_FILES = 500
 MAX_BYTES = 20_000_000
 """Of all files together."""
-NOT_OURS = "__MACOSX"
-"""Folder that some systems put into every archive."""
+LIMITS = Limits(members=2 * MAX_FILES, total_bytes=MAX_BYTES, member_bytes=MAX_FILE_BYTES)
+"""Of members twice as many: folders and what archivers add are passed over."""
 
 
 def texts_of_folder(folder: Path) -> dict[str, str]:
@@ -29,7 +28,7 @@ def texts_of_folder(folder: Path) -> dict[str, str]:
         name = path.relative_to(folder).as_posix()
         if path.is_symlink():
             raise HarnessInvalid(f"{name}: links are not followed")
-        if path.is_file() and not _is_hidden(PurePosixPath(name)):
+        if path.is_file() and not is_hidden(name):
             texts[name] = decoded(name, path.read_bytes())
     return texts
 
@@ -39,13 +38,12 @@ def texts_of_zip(data: bytes) -> dict[str, str]:
     pack folders.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            entries = _checked(archive)
-            texts = {name: decoded(name, archive.read(entry)) for name, entry in entries.items()}
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise HarnessInvalid(f"not a zip archive: {error}") from error
-    except (NotImplementedError, RuntimeError) as error:  # a method that we lack; a password
-        raise HarnessInvalid(f"the archive cannot be unpacked: {error}") from error
+        files = read_archive(data, LIMITS, keep=lambda path: not is_hidden(path))
+    except ArchiveRefused as error:
+        raise HarnessInvalid(str(error)) from error
+    if len(files) > MAX_FILES:
+        raise HarnessInvalid(f"{len(files)} files; a harness has at most {MAX_FILES}")
+    texts = {name: decoded(name, content) for name, content in files.items()}
     return _without_top_folder(texts)
 
 
@@ -68,35 +66,8 @@ def decoded(name: str, data: bytes) -> str:
         raise HarnessInvalid(f"{name}: not UTF-8 text") from error
 
 
-def _checked(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """The files by path; hidden ones are left out."""
-    found: dict[str, zipfile.ZipInfo] = {}
-    total = 0
-    for entry in archive.infolist():
-        path = PurePosixPath(entry.filename)
-        if path.is_absolute() or ".." in path.parts:
-            raise HarnessInvalid(f"{entry.filename}: leads outside of the harness")
-        if not path.parts or entry.is_dir() or _is_hidden(path) or path.parts[0] == NOT_OURS:
-            continue
-        if entry.file_size > MAX_FILE_BYTES:
-            raise HarnessInvalid(f"{entry.filename}: above {MAX_FILE_BYTES:,} bytes")
-        if path.as_posix() in found:
-            raise HarnessInvalid(f"{entry.filename}: is in the archive twice")
-        found[path.as_posix()] = entry
-        total += entry.file_size
-    if len(found) > MAX_FILES:
-        raise HarnessInvalid(f"{len(found)} files; a harness has at most {MAX_FILES}")
-    if total > MAX_BYTES:
-        raise HarnessInvalid(f"{total:,} bytes; a harness has at most {MAX_BYTES:,}")
-    return found
-
-
 def _without_top_folder(texts: Mapping[str, str]) -> dict[str, str]:
     tops = {name.split("/")[0] for name in texts}
     if len(tops) != 1 or not all("/" in name for name in texts) or tops == {"skills"}:
         return dict(texts)
     return {name.split("/", 1)[1]: text for name, text in texts.items()}
-
-
-def _is_hidden(path: PurePosixPath) -> bool:
-    return any(part.startswith(".") for part in path.parts)

@@ -235,7 +235,7 @@ def test_a_folder_is_imported_with_its_paths(people: People, url: Url, client: C
     ("files", "told"),
     [
         ({"instructions.md": "x", "note.txt": "y"}, "note.txt: not part of a harness"),
-        ({"../instructions.md": "x"}, "leads outside of the harness"),
+        ({"../instructions.md": "x"}, "leads outside of the folder"),
         ({"skills/a/SKILL.md": "---\nname: b\n---\n"}, "must equal the folder name"),
     ],
 )

@@ -1,20 +1,17 @@
-"""A folder of texts as a zip file, and back. Pure; sizes are known before anything is unpacked."""
+"""A folder of texts as a zip file, and back. Pure; foreign archives are read by `unpacking`."""
 
 from __future__ import annotations
 
 import io
 import zipfile
-import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from unpacking import ArchiveRefused, Limits, is_hidden, read_archive
 
 MAX_FILES = 1_000
 MAX_BYTES = 64 * 2**20
 """Of all files together, unpacked."""
-_DAMAGED = (
-    *(zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError),
-    *(ValueError, OverflowError, OSError),
-)
-"""What `zipfile` raises of foreign bytes: it seeks to where they say."""
+LIMITS = Limits(members=MAX_FILES, total_bytes=MAX_BYTES, sent_bytes=MAX_BYTES)
 _MADE = (1980, 1, 1, 0, 0, 0)
 """The same folder gives the same bytes."""
 
@@ -33,42 +30,23 @@ def zipped(folder: str, files: Mapping[str, str]) -> bytes:
 
 
 def unzipped(content: bytes, *, marker: str) -> dict[str, bytes]:
-    """Contents by path below the folder that holds `marker`, which may be the archive's root."""
+    """Contents by path below the folder that holds `marker`, which may be the archive's root.
+
+    Hidden files are passed over. Raises ArchiveRefusedError.
+    """
     try:
-        archive = zipfile.ZipFile(io.BytesIO(content))
-    except _DAMAGED as exc:
-        raise ArchiveRefusedError("is not a zip file") from exc
-    with archive:
-        entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-        if len(entries) > MAX_FILES:
-            raise ArchiveRefusedError(f"has {len(entries):,} files; the limit is {MAX_FILES:,}")
-        size = sum(entry.file_size for entry in entries)
-        if size > MAX_BYTES:
-            raise ArchiveRefusedError(
-                f"has {size // 2**20} MiB unpacked; the limit is {MAX_BYTES // 2**20} MiB"
-            )
-        root = _root([entry.filename for entry in entries], marker)
-        found = {}
-        for entry in entries:
-            if not entry.filename.startswith(root):
-                continue
-            try:
-                with archive.open(entry) as file:
-                    # The size in the directory of an archive is a claim.
-                    data = file.read(entry.file_size + 1)
-            except _DAMAGED as exc:
-                raise ArchiveRefusedError(f"{entry.filename} cannot be read: {exc}") from exc
-            if len(data) > entry.file_size:
-                raise ArchiveRefusedError(f"{entry.filename} is larger than it claims")
-            found[entry.filename.removeprefix(root)] = data
-    return found
+        files = read_archive(content, LIMITS, keep=lambda path: not is_hidden(path))
+    except ArchiveRefused as refusal:
+        raise ArchiveRefusedError(str(refusal)) from refusal
+    root = _root(files, marker)
+    return {path.removeprefix(root): data for path, data in files.items() if path.startswith(root)}
 
 
-def _root(names: list[str], marker: str) -> str:
+def _root(names: Iterable[str], marker: str) -> str:
     """The shortest folder with the marker; empty for the archive itself."""
     roots = [
         name.removesuffix(marker) for name in names if name == marker or name.endswith(f"/{marker}")
     ]
     if not roots:
-        raise ArchiveRefusedError(f"has no {marker}")
+        raise ArchiveRefusedError(f"The archive has no {marker}.")
     return min(roots, key=len)

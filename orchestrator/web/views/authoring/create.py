@@ -143,7 +143,7 @@ def _import(request: HttpRequest, project: Project) -> HttpResponse:
     try:
         files = unzipped(file.read(), marker=CONFIG)
     except ArchiveRefusedError as refusal:
-        raise ArchiveRefusedError(f"{file.name} {refusal}.") from refusal
+        raise ArchiveRefusedError(f"{file.name}: {refusal}") from refusal
     stored = store(actor=user_of(request), project=project, environment=read_files(files))
     environment = stored.version.environment
     messages.success(
