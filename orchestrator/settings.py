@@ -36,6 +36,10 @@ DATA_DIR.mkdir(parents=True, exist_ok=True)
 # Below these, editors of projects may register folders of this machine as environments.
 PACKAGE_FOLDERS = env_list("SWITCHBACK_PACKAGE_FOLDERS", default=[])
 
+# Large bytes: empty for the data folder, the path of a folder, or `s3://bucket/prefix`.
+BLOBS = os.environ.get("SWITCHBACK_BLOBS", "")
+BLOB_CACHE_BYTES = env_int("SWITCHBACK_BLOB_CACHE_MB", default=4096) << 20
+
 STACK = os.environ.get("STACK", "embedded")
 DATABASE_URL = env_secret("DATABASE_URL")
 BROKER_URL = env_secret("BROKER_URL")
@@ -69,6 +73,7 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "orchestrator.apps.OrchestratorConfig",
+    "orchestrator.processes",
     "orchestrator.projects",
     "orchestrator.jobs",
     "orchestrator.events",
@@ -95,7 +100,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "servestatic.middleware.ServeStaticMiddleware",
+    "orchestrator.serving.static_files",
     "orchestrator.middleware.log_request",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -151,7 +156,7 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env_bool("SWITCHBACK_HTTPS", defaul
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if SESSION_COOKIE_SECURE else None
 SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE
 # Asked by load balancers from inside, without TLS.
-SECURE_REDIRECT_EXEMPT = [r"^healthz$"]
+SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$"]
 SECURE_HSTS_SECONDS = (
     env_int("SWITCHBACK_HSTS_S", default=31_536_000) if SESSION_COOKIE_SECURE else 0
 )
@@ -250,6 +255,9 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
 # Of one token or signed-in user, on average; bursts may take a minute's worth at once. 0: no limit.
 API_REQUESTS_PER_MINUTE = env_int("SWITCHBACK_API_REQUESTS_PER_MINUTE", default=3000)
 
+# Requests that a web process works on at a time; the others wait.
+WEB_THREADS = env_int("SWITCHBACK_WEB_THREADS", default=16)
+
 # --- database -------------------------------------------------------------------------------
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 SQLITE_OPTIONS: dict[str, Any] = {
@@ -262,7 +270,7 @@ SQLITE_OPTIONS: dict[str, Any] = {
 }
 DATABASES: dict[str, dict[str, Any]] = {
     "default": {
-        "ENGINE": "django.db.backends.sqlite3",
+        "ENGINE": "orchestrator.sqlite",
         "NAME": DATA_DIR / "db.sqlite3",
         "CONN_MAX_AGE": 0,
         "OPTIONS": SQLITE_OPTIONS,
@@ -321,6 +329,12 @@ CELERY_TASK_PUBLISH_RETRY = False
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 # How many sockets one user may hold open in one web process.
 FEED_SOCKETS_PER_USER = env_int("SWITCHBACK_FEED_SOCKETS_PER_USER", default=32)
+
+# --- watching over it -------------------------------------------------------------------------
+# Seconds between two signs of life of a process, with its figures for /metrics.
+PROCESS_BEAT_S = env_seconds("SWITCHBACK_PROCESS_BEAT_S", default=10)
+# Lets a monitor read /metrics and the details of /readyz; without one only this machine may.
+METRICS_TOKEN = env_secret("SWITCHBACK_METRICS_TOKEN") or ""
 
 # --- model server ---------------------------------------------------------------------------
 MODEL_NAME = os.environ.get("SWITCHBACK_MODEL_NAME", "smollm2-135m")
