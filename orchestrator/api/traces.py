@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
+from django.http import HttpResponseBase, StreamingHttpResponse
 from django.urls import reverse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from orchestrator.api.base import Endpoint
+from orchestrator.api.bodies import read_body
 from orchestrator.projects.access import project_for_edit
 from orchestrator.traces.access import outside_for_view, writable_project
 from orchestrator.traces.exact import Number, TooDeep, dump
@@ -45,12 +46,8 @@ class Ingest(Endpoint):
     def post(self, request: Request, project_id: int) -> Response:
         """JSON lines (`application/x-ndjson`), or a JSON list; committed before the answer."""
         project = project_for_edit(request.user, project_id)
-        raw: HttpRequest = request._request
-        # Read here: Django's own limit is meant for forms.
-        body = raw.read(BODY_BYTES + 1)
-        if len(body) > BODY_BYTES:
-            raise ValidationError({"body": [f"takes more than {BODY_BYTES:,} bytes; send less"]})
-        if (raw.content_type or "") == "application/json":
+        body = read_body(request, limit=BODY_BYTES, named="of one request")
+        if (request._request.content_type or "") == "application/json":
             try:
                 items = read_batch(body)
             except (ValueError, TooDeep, RecursionError) as error:

@@ -24,6 +24,7 @@ from orchestrator.api import (
 )
 from orchestrator.api.addresses import IdConverter
 from orchestrator.api.description import Description, NoSuchAddress, manual
+from orchestrator.api.otlp import OtlpTraces
 from orchestrator.api.proposals import HandedIn
 from orchestrator.api.search import EventSearch
 from orchestrator.api.steering import Action
@@ -268,6 +269,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         name="rollout_annotations",
     ),
     path(f"{PROJECT}/ingest", Ingest.as_view(), name="ingest"),
+    path(f"{PROJECT}/otlp/v1/traces", OtlpTraces.as_view(), name="otlp_traces"),
     path(f"{PROJECT}/events", EventSearch.as_view(), name="events"),
     path(f"{PROJECT}/imported", Imported.as_view(), name="imported"),
     path(

@@ -35,6 +35,7 @@ __all__ = [
     "append_at_once",
     "append_many",
     "create_stream",
+    "create_streams",
     "hold_fence",
 ]
 
@@ -46,6 +47,14 @@ def create_stream(*, project: Project | int, kind: str) -> Stream:
     """An empty log that the members of the project may read."""
     project_id = project if isinstance(project, int) else project.pk
     return Stream.objects.create(project_id=project_id, kind=kind)
+
+
+def create_streams(*, project: Project | int, kind: str, count: int) -> list[Stream]:
+    """So many empty logs, by one statement."""
+    project_id = project if isinstance(project, int) else project.pk
+    return Stream.objects.bulk_create(
+        [Stream(project_id=project_id, kind=kind) for _ in range(count)]
+    )
 
 
 def append(*, stream_id: int, items: Sequence[NewEvent], fence: Fence | None = None) -> int:

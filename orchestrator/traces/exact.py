@@ -35,9 +35,14 @@ class TooDeep(Exception):
 
 def parse(text: str) -> Any:
     """Numbers become `Number`. Raises ValueError for what is no JSON, TooDeep."""
-    if text.count("{") + text.count("[") > DEEPEST and _depth(text) > DEEPEST:
+    if is_deep(text):
         raise TooDeep
     return json.loads(text, parse_int=Number, parse_float=Number, parse_constant=Number)
+
+
+def is_deep(text: str, levels: int = DEEPEST) -> bool:
+    """Whether a text of JSON nests deeper than so many levels."""
+    return text.count("{") + text.count("[") > levels and _depth(text) > levels
 
 
 _BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]', re.DOTALL)

@@ -13,7 +13,8 @@ from datetime import datetime
 from orchestrator.runs.models import Rollout
 from orchestrator.traces.exact import Number, dump, parse
 from orchestrator.traces.models import OutsideRollout
-from orchestrator.traces.services import digest, said_in
+from orchestrator.traces.owners import digest
+from orchestrator.traces.services import said_in
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,8 @@ class Item:
     event: dict[str, Any]
     body: str
     """The event as strict JSON in ASCII."""
+    tokens: tuple[int, int] = (0, 0)
+    """That a model call read and wrote, where the sender counted them."""
 
     def text(self, field: str) -> str:
         value = self.event.get(field)
@@ -165,6 +167,13 @@ _INVISIBLE = re.compile(
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+=-]+)*;base64,([A-Za-z0-9+/=_-]*)")
 _MAGIC = {"image/png": "iVBORw0KGgo", "image/jpeg": "/9j/", "image/gif": "R0lG"}
+
+
+def is_plain(body: str) -> bool:
+    """Whether the body alone shows that the event has no flag and that its preview is all of it."""
+    return len(body) <= PREVIEW_CHARS and not any(
+        sign in body for sign in ("\\u", '"$number"', '"data:')
+    )
 
 
 def flags_of(event: dict[str, Any]) -> set[str]:

@@ -1,49 +1,50 @@
 """Takes events from outside into the log: each accepted, a resend, or refused with its reason.
 
-What is accepted is committed before the answer. Events of one rollout are written by one caller at
-a time: the row of its stream is locked first. A rollout from outside belongs to the run *Imported
-traces* of its project, so that lists, the trace page, search, grading and exports know it.
+What is accepted is committed before the answer, `EVENTS_AT_ONCE` in a transaction: what a request
+costs is mostly what its transactions cost. Events of one rollout are written by one caller at a
+time: the rows of the streams are locked first, in order.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
-from optimizer.harness import Harness
-from optimizer.store import store_harness
-from orchestrator.agents.models import EndpointKind, ModelEndpoint
-from orchestrator.environments.models import Environment, EnvironmentKind, EnvironmentVersion, Task
-from orchestrator.environments.services import NewTask, create_version
 from orchestrator.events.models import Stream
-from orchestrator.events.services import NewEvent, append, create_stream
+from orchestrator.events.services import NewEvent, append_many
 from orchestrator.projects.models import Project
-from orchestrator.runs.models import Purpose, Rollout, RolloutState, Run, RunState
 from orchestrator.traces.exact import Number, dump, leaves, parse
 from orchestrator.traces.models import OutsideEvent, OutsideRollout, RefusedItem
-from orchestrator.traces.reading import PREVIEW_CHARS, Item, Refused, flags_of, instant
-from orchestrator.traces.refusals import run_key
-from rubrics.models import Rubric
-from rubrics.versions import create_rubric_version
+from orchestrator.traces.owners import digest, owners_of
+from orchestrator.traces.reading import (
+    PREVIEW_CHARS,
+    Item,
+    Refused,
+    flags_of,
+    instant,
+    is_plain,
+)
 
 KIND = "outside"
 """Kind of these events in the log."""
-NAME = "Imported traces"
-NOT_GRADED = "It came from outside and has not been graded."
+EVENTS_AT_ONCE = 1_000
+"""Of one transaction."""
 _DATA_URL_CHARS = 400_000
 _SAID_CHARS = 20_000
+_MOST_TOKENS = 2_000_000_000
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 """What no text column takes."""
 Resolve = Callable[[str], Project | None]
 """The project that an event names, if whoever sends it may write there."""
+Named = dict[str, list[Item]]
+"""Items by the name of their rollout, as JSON."""
 
 
 @dataclass
@@ -63,9 +64,9 @@ class Outcome:
 def ingest(
     *, project: Project, items: Iterable[Item | Refused], resolve: Resolve | None = None
 ) -> Outcome:
-    """Stores what can be stored; one transaction per rollout. Raises django.db.Error."""
+    """Stores what can be stored, in transactions of its own. Raises django.db.Error."""
     outcome = Outcome()
-    groups: dict[tuple[int, str], list[Item]] = defaultdict(list)
+    groups: dict[int, Named] = {}
     projects = {project.pk: project}
     refused: list[tuple[int, Refused, str]] = []
     for item in items:
@@ -78,13 +79,23 @@ def ingest(
             refused.append((project.pk, _refusal(item, "unknown_project", text), ""))
             continue
         projects[target.pk] = target
-        groups[target.pk, dump(item.event["rollout"])].append(item)
-    for (project_id, name), events in groups.items():
-        with transaction.atomic():
-            owner = _owner(projects[project_id], name)
-            refused += [(project_id, *pair) for pair in _stored(owner, events, outcome)]
-    with transaction.atomic():
-        RefusedItem.objects.bulk_create(
+        named = groups.setdefault(target.pk, defaultdict(list))
+        named[dump(item.event["rollout"])].append(item)
+    for project_id, named in groups.items():
+        for part in _parts(named):
+            with transaction.atomic():
+                owners = owners_of(projects[project_id], list(part))
+                pairs = _stored([(owners[name], own) for name, own in part.items()], outcome)
+            refused += [(project_id, *pair) for pair in pairs]
+    if refused:
+        _keep(refused)
+    outcome.rejected = sorted((item for _, item, _ in refused), key=lambda item: item.index)
+    return outcome
+
+
+def _keep(refused: Sequence[tuple[int, Refused, str]]) -> None:
+    RefusedItem.objects.bulk_create(
+        [
             RefusedItem(
                 project_id=project_id,
                 index=item.index,
@@ -94,9 +105,25 @@ def ingest(
                 stored_body=stored,
             )
             for project_id, item, stored in refused
-        )
-    outcome.rejected = sorted((item for _, item, _ in refused), key=lambda item: item.index)
-    return outcome
+        ],
+        batch_size=200,
+    )
+
+
+def _parts(named: Named) -> Iterator[Named]:
+    part: Named = {}
+    room = EVENTS_AT_ONCE
+    for name, items in named.items():
+        at = 0
+        while at < len(items):
+            part[name] = items[at : at + room]
+            at += len(part[name])
+            room -= len(part[name])
+            if not room:
+                yield part
+                part, room = {}, EVENTS_AT_ONCE
+    if part:
+        yield part
 
 
 def _target(item: Item, project: Project, resolve: Resolve | None) -> Project | None:
@@ -115,48 +142,107 @@ def _refusal(item: Item, reason: str, detail: str) -> Refused:
 
 
 def _stored(
-    owner: OutsideRollout, items: Sequence[Item], outcome: Outcome
+    groups: Sequence[tuple[OutsideRollout, list[Item]]], outcome: Outcome
 ) -> list[tuple[Refused, str]]:
-    stream_id = owner.rollout.stream_id
-    Stream.objects.select_for_update().get(pk=stream_id)
-    keys = [digest(dump(item.event["id"])) for item in items]
-    known = dict(OutsideEvent.objects.filter(owner=owner, key__in=keys).values_list("key", "body"))
-    fresh: list[tuple[str, Item]] = []
-    refused = []
-    for key, item in zip(keys, items, strict=True):
-        stored = known.get(key)
-        if stored is None:
-            known[key] = item.body
-            fresh.append((key, item))
-        elif stored == item.body or parse(stored) == parse(item.body):
-            outcome.duplicate += 1
-        else:
-            text = "an event of this id has other content; the first one stays"
-            refused.append((_refusal(item, "id_conflict", text), stored))
-    if not fresh:
+    """Appends what is new; what is refused, with what is stored under its id."""
+    streams = [owner.rollout.stream_id for owner, _ in groups]
+    list(Stream.objects.select_for_update().filter(pk__in=streams).order_by("pk").only("pk"))
+    keyed = [
+        (owner, [(digest(dump(item.event["id"])), item) for item in items])
+        for owner, items in groups
+    ]
+    known = _known([(owner.pk, key) for owner, items in keyed for key, _ in items])
+    refused: list[tuple[Refused, str]] = []
+    rows: dict[int, list[OutsideEvent]] = {}
+    batches: dict[int, list[NewEvent]] = {}
+    tokens: dict[int, tuple[int, int]] = {}
+    for owner, items in keyed:
+        fresh: list[tuple[OutsideEvent, NewEvent]] = []
+        read = written = 0
+        for key, item in items:
+            stored = known.get((owner.pk, key))
+            if stored is None:
+                known[owner.pk, key] = item.body
+                fresh.append(_made(owner, key, item))
+                read, written = read + item.tokens[0], written + item.tokens[1]
+            elif stored == item.body or parse(stored) == parse(item.body):
+                outcome.duplicate += 1
+            else:
+                text = "an event of this id has other content; the first one stays"
+                refused.append((_refusal(item, "id_conflict", text), stored))
+        if fresh:
+            stream_id = owner.rollout.stream_id
+            rows[stream_id] = [row for row, _ in fresh]
+            batches[stream_id] = [event for _, event in fresh]
+            tokens[stream_id] = (read, written)
+    if not batches:
         return refused
-    rows, events = [], []
-    for key, item in fresh:
-        row, event = _made(owner, key, item)
-        rows.append(row)
-        events.append(event)
-    last = append(stream_id=stream_id, items=events)
-    for seq, row in enumerate(rows, start=last - len(rows) + 1):
-        row.seq = seq
-    OutsideEvent.objects.bulk_create(rows, batch_size=200)
-    outcome.accepted += len(rows)
-    answer = _UNSTORABLE.sub("\ufffd", events[-1].payload["said"])
-    Rollout.objects.filter(pk=owner.rollout_id).update(
-        n_steps=min(32_767, last), answer=answer, ended_at=timezone.now()
-    )
+    last_seqs = append_many(batches=batches)
+    for stream_id, made in rows.items():
+        for seq, row in enumerate(made, start=last_seqs[stream_id] - len(made) + 1):
+            row.seq = seq
+    everything = [row for made in rows.values() for row in made]
+    OutsideEvent.objects.bulk_create(everything, batch_size=500)
+    outcome.accepted += len(everything)
+    _tell(groups, batches, last_seqs, tokens)
     return refused
+
+
+def _known(wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], str]:
+    """Stored bodies by owner and key, by the index over both."""
+    found: dict[tuple[int, str], str] = {}
+    with connection.cursor() as cursor:
+        for start in range(0, len(wanted), 400):
+            part = wanted[start : start + 400]
+            marks = ", ".join(["(%s, %s)"] * len(part))
+            cursor.execute(
+                f"WITH v (owner_id, key) AS (VALUES {marks})"
+                " SELECT e.owner_id, e.key, e.body FROM v JOIN traces_outsideevent e"
+                " ON e.owner_id = v.owner_id AND e.key = v.key",
+                [value for pair in part for value in pair],
+            )
+            found |= {(owner, key): body for owner, key, body in cursor.fetchall()}
+    return found
+
+
+_TOLD = (
+    "UPDATE runs_rollout SET n_steps = %s, answer = %s, ended_at = %s,"
+    " tokens_in = CASE WHEN tokens_in > %s THEN %s ELSE tokens_in + %s END,"
+    " tokens_out = CASE WHEN tokens_out > %s THEN %s ELSE tokens_out + %s END WHERE id = %s"
+)
+
+
+def _tell(
+    groups: Sequence[tuple[OutsideRollout, list[Item]]],
+    batches: Mapping[int, Sequence[NewEvent]],
+    last_seqs: Mapping[int, int],
+    tokens: Mapping[int, tuple[int, int]],
+) -> None:
+    """Their rollouts show the last thing said, how much there is, and what models counted."""
+    now = connection.ops.adapt_datetimefield_value(timezone.now())
+    values = []
+    for owner, _ in groups:
+        stream_id = owner.rollout.stream_id
+        if stream_id in batches:
+            said = _UNSTORABLE.sub("\ufffd", batches[stream_id][-1].payload["said"])
+            counted: list[int] = []
+            for number in tokens[stream_id]:
+                number = min(number, _MOST_TOKENS)
+                counted += [_MOST_TOKENS - number, _MOST_TOKENS, number]
+            steps = min(32_767, last_seqs[stream_id])
+            values.append([steps, said, now, *counted, owner.rollout_id])
+    with connection.cursor() as cursor:
+        cursor.executemany(_TOLD, values)
 
 
 def _made(owner: OutsideRollout, key: str, item: Item) -> tuple[OutsideEvent, NewEvent]:
     event = item.event
     started, started_flags = instant(event.get("started_at"))
     ended, ended_flags = instant(event.get("ended_at"))
-    flags = sorted(flags_of(event) | started_flags | ended_flags)
+    is_whole = is_plain(item.body)
+    flags = started_flags | ended_flags
+    if not is_whole:
+        flags |= flags_of(event)
     parent = event.get("parent")
     row = OutsideEvent(
         owner=owner,
@@ -166,7 +252,7 @@ def _made(owner: OutsideRollout, key: str, item: Item) -> tuple[OutsideEvent, Ne
         body=item.body,
         started_at=started,
         ended_at=ended,
-        flags=flags,
+        flags=sorted(flags),
     )
     hidden = [0]
 
@@ -178,10 +264,10 @@ def _made(owner: OutsideRollout, key: str, item: Item) -> tuple[OutsideEvent, Ne
     said = said_in(event.get("content"))
     payload = {
         "name": item.text("kind"),
-        "body": dump(event, shortened),
+        "body": item.body if is_whole else dump(event, shortened),
         "said": said[:_SAID_CHARS],
         "hidden_chars": hidden[0],
-        "flags": flags,
+        "flags": row.flags,
         "position": item.seq,
     }
     searched = [event.get("kind"), event.get("name"), event.get("content"), event.get("data")]
@@ -194,88 +280,3 @@ def said_in(content: Any) -> str:
     if isinstance(content, str):
         return content
     return "" if content is None else dump(content)
-
-
-def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-# The run that rollouts from outside belong to
-
-
-def _owner(project: Project, name: str) -> OutsideRollout:
-    key = digest(name)
-    found = OutsideRollout.objects.select_related("rollout").filter(project=project, key=key)
-    if owner := found.first():
-        return owner
-    # Two callers that bring the same rollout wait for one another here.
-    Project.objects.select_for_update().get(pk=project.pk)
-    if owner := found.first():
-        return owner
-    run = _run(project)
-    harness = store_harness(
-        project_id=project.pk,
-        harness=Harness(instructions="Unknown: the traces came from outside.\n"),
-        label=NAME,
-    )
-    shown = json.loads(name)
-    label = shown if isinstance(shown, str) and shown.isprintable() else name
-    task = _task(run.environment_version, label, key)
-    rollout = Rollout.objects.create(
-        run=run,
-        stream=create_stream(project=project, kind="rollout"),
-        harness=harness,
-        task=task,
-        seed=0,
-        state=RolloutState.NOT_APPLICABLE,
-        attempt=1,
-        message=NOT_GRADED,
-        started_at=timezone.now(),
-    )
-    return OutsideRollout.objects.create(project=project, key=key, name=name, rollout=rollout)
-
-
-def _task(version: EnvironmentVersion, label: str, key: str) -> Task:
-    is_taken = len(label) > 64 or Task.objects.filter(version=version, key=label).exists()
-    name = f"{label[:50]}-{key[:12]}" if is_taken else label
-    return Task.objects.create(version=version, key=name, split="train", prompt="")
-
-
-def _run(project: Project) -> Run:
-    name = run_key(project.pk)
-    if run := Run.objects.filter(key=name).first():
-        return run
-    environment, _ = Environment.objects.get_or_create(
-        project=project,
-        slug="imported-traces",
-        defaults={
-            "name": NAME,
-            "kind": EnvironmentKind.URL,
-            "description": "Where traces came from that others produced; nothing can be run here.",
-        },
-    )
-    version = environment.versions.first() or create_version(
-        environment=environment,
-        source={"base_url": "http://imported.invalid"},
-        settings={},
-        tasks=[NewTask(key="imported", split="train", prompt="")],
-    )
-    rubric, _ = Rubric.objects.get_or_create(project=project, name=NAME)
-    spec = {"criteria": [{"id": "reward", "kind": "environment_reward", "weight": 1}]}
-    model, _ = ModelEndpoint.objects.get_or_create(
-        project=project, name=NAME, defaults={"kind": EndpointKind.OPENAI, "model": "unknown"}
-    )
-    now = timezone.now()
-    return Run.objects.create(
-        project=project,
-        stream=create_stream(project=project, kind="run"),
-        key=name,
-        purpose=Purpose.EVALUATE,
-        label=NAME,
-        state=RunState.COMPLETED_UNSCORED,
-        environment_version=version,
-        rubric_version=create_rubric_version(rubric=rubric, spec=spec),
-        model=model,
-        started_at=now,
-        ended_at=now,
-    )
