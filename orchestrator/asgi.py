@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 
-from django.core.asgi import get_asgi_application
+import django
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "orchestrator.settings")
 # Loads the apps: everything below may import models.
-django_application = get_asgi_application()
+django.setup(set_prefix=False)
 
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 
 from orchestrator.events.routing import websocket_urlpatterns  # noqa: E402
+from orchestrator.processes.beating import begin  # noqa: E402
+from orchestrator.processes.models import ProcessKind  # noqa: E402
+from orchestrator.serving import Handler  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
-        "http": django_application,
+        "http": Handler(),
         "websocket": AuthMiddlewareStack(URLRouter(websocket_urlpatterns)),
     }
 )
+begin(ProcessKind.WEB)

@@ -1,7 +1,12 @@
-"""One log line per request, and a request id that every line logged meanwhile carries."""
+"""One log line per request, and a request id that every line logged meanwhile carries.
+
+The id is ours, or the one that a proxy in front gave in `X-Request-ID`. It is in the answer, in a
+problem's body, in what the request's jobs log later, and in its trace.
+"""
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Callable
@@ -14,29 +19,39 @@ from django.http.response import HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 from structlog.contextvars import bound_contextvars
 
+from orchestrator import measures
+
 log = structlog.get_logger(__name__)
 
-# Polled by the supervisor and by load balancers: not worth a line each.
-_QUIET_PATHS = ("/static/", "/healthz")
+# Polled by the supervisor, by load balancers and monitors: not worth a line each.
+_QUIET_PATHS = ("/static/", "/healthz", "/readyz", "/metrics")
+_GIVEN_ID = re.compile(r"[A-Za-z0-9._:-]{8,64}")
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 @sync_and_async_middleware
 def log_request(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
     async def call(request: HttpRequest) -> HttpResponseBase:
-        started_s, request_id = time.monotonic(), uuid.uuid4().hex[:16]
+        started_s, request_id = time.monotonic(), id_of(request)
         with bound_contextvars(request_id=request_id):
             response: HttpResponseBase = await get_response(request)
             _finish(request, response, request_id=request_id, started_s=started_s)
         return response
 
     def call_sync(request: HttpRequest) -> HttpResponseBase:
-        started_s, request_id = time.monotonic(), uuid.uuid4().hex[:16]
+        started_s, request_id = time.monotonic(), id_of(request)
         with bound_contextvars(request_id=request_id):
             response: HttpResponseBase = get_response(request)
             _finish(request, response, request_id=request_id, started_s=started_s)
         return response
 
     return call if iscoroutinefunction(get_response) else call_sync
+
+
+def id_of(request: HttpRequest) -> str:
+    """Whatever else stands in the header is a stranger's text, and no id."""
+    given = request.headers.get("X-Request-ID", "")
+    return given if _GIVEN_ID.fullmatch(given) else uuid.uuid4().hex[:16]
 
 
 def path_to_keep(request: HttpRequest) -> str:
@@ -52,10 +67,15 @@ def _finish(
     response.headers["X-Request-ID"] = request_id
     if request.path.startswith(_QUIET_PATHS):
         return
+    took_s = time.monotonic() - started_s
+    area = "api" if request.path.startswith("/api/") else "pages"
+    method = request.method if request.method in _METHODS else "other"
+    measures.HTTP_REQUESTS.labels(area, method, str(response.status_code)).inc()
+    measures.HTTP_SECONDS.labels(area).observe(took_s)
     log.info(
         "request",
         method=request.method,
         path=path_to_keep(request),
         status=response.status_code,
-        duration_ms=round((time.monotonic() - started_s) * 1000, 1),
+        duration_ms=round(took_s * 1000, 1),
     )

@@ -3,10 +3,11 @@ from __future__ import annotations
 from django.contrib import admin
 from django.urls import include, path
 
-from orchestrator.health import healthz
+from orchestrator.operating.views import healthz, metrics
 
 urlpatterns = [
     path("healthz", healthz, name="healthz"),
+    path("metrics", metrics, name="metrics"),
     path("accounts/", include("orchestrator.projects.urls")),
     path("admin/", admin.site.urls),
     path("api/v1/", include("orchestrator.api.urls")),

@@ -35,6 +35,7 @@ from django.core.exceptions import PermissionDenied
 from django.db import Error
 from django.http import Http404
 
+from orchestrator import measures
 from orchestrator.events.access import stream_for_view
 from orchestrator.events.feed import hub
 
@@ -55,11 +56,13 @@ class StreamConsumer(AsyncWebsocketConsumer):
         user: Any = self.scope["user"]  # put there by channels' AuthMiddleware, lazily
         reason = await self._refusal(user)
         if reason is not None:
+            measures.SOCKETS_REFUSED.inc()
             log.info("socket refused", reason=reason, path=self.scope["path"])
             await self.close()
             return
         self._user_id = user.pk
         _open_sockets[user.pk] += 1
+        measures.SOCKETS.inc()
         await self.accept()
 
     async def _refusal(self, user: Any) -> str | None:
@@ -97,6 +100,7 @@ class StreamConsumer(AsyncWebsocketConsumer):
         await self._stop_pump()
         if self._user_id is not None:
             _open_sockets[self._user_id] -= 1
+            measures.SOCKETS.dec()
             if not _open_sockets[self._user_id]:
                 del _open_sockets[self._user_id]
 

@@ -16,7 +16,9 @@ from contextlib import suppress
 
 import structlog
 from django.db import Error
+from django.utils import timezone
 
+from orchestrator import measures
 from orchestrator.events.frames import Frame, read_frame, read_head
 from orchestrator.events.wakers import Waker, make_waker
 
@@ -83,6 +85,9 @@ class Feed:
         while True:
             frame = await read_frame(self.stream_id, self.head)
             if frame.last_seq > self.head:
+                if frame.written_at is not None:
+                    lag = timezone.now() - frame.written_at
+                    measures.FEED_LAG_SECONDS.observe(max(0.0, lag.total_seconds()))
                 self.offer(frame)
             if not frame.is_full:
                 return

@@ -6,6 +6,7 @@ import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.db import Error, connection
 
@@ -26,6 +27,8 @@ class Frame:
     """There may be more to read after it."""
     text: str
     """JSON as it goes over the wire."""
+    written_at: datetime | None = None
+    """Of its last event."""
 
 
 async def read_frame(stream_id: int, after: int) -> Frame:
@@ -58,6 +61,7 @@ def _read(stream_id: int, after: int) -> Frame:
         last_seq=last_seq,
         is_full=len(rows) == READ_LIMIT,
         text=json.dumps({"events": events, "head": last_seq}, separators=(",", ":")),
+        written_at=rows[-1][3] if rows else None,
     )
 
 

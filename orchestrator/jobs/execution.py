@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import structlog
 from django.db import connections
 from structlog.contextvars import bound_contextvars
 
+from orchestrator import measures
 from orchestrator.jobs import lease
 from orchestrator.jobs.errors import Cancelled, LeaseLost, Retryable, Stopped
 from orchestrator.jobs.heartbeat import Heartbeat
@@ -33,36 +35,44 @@ def run_attempt(job_id: int) -> None:
 
 
 def _run(claimed: lease.Claim) -> None:
-    ctx = JobContext(
-        job_id=claimed.job.pk, spec=claimed.job.spec, fence=claimed.fence, stop=STOPPING
-    )
-    log.info("job started", kind=claimed.job.kind)
+    job = claimed.job
+    ctx = JobContext(job_id=job.pk, spec=job.spec, fence=claimed.fence, stop=STOPPING)
+    log.info("job started", kind=job.kind)
+    measures.JOBS_STARTED.labels(job.kind).inc()
+    if claimed.fence.attempt == 1 and job.not_before is None and job.started_at is not None:
+        waited = job.started_at - job.created_at
+        measures.JOB_WAIT_SECONDS.observe(max(0.0, waited.total_seconds()))
+    began_s = time.monotonic()
+    outcome, is_recorded = _attempted(ctx, job.kind)
+    if is_recorded:
+        log.info("job ended", kind=job.kind, outcome=outcome)
+    else:
+        log.warning("job ended after it had lost its lease; nothing recorded", outcome=outcome)
+        measures.LEASES_LOST.inc()
+        outcome = "lease lost"
+    measures.JOBS_ENDED.labels(job.kind, outcome).inc()
+    measures.JOB_SECONDS.labels(job.kind).observe(time.monotonic() - began_s)
+
+
+def _attempted(ctx: JobContext, kind: str) -> tuple[str, bool]:
+    """What came of it, and whether that stands in the row."""
     try:
         with Heartbeat(ctx):
-            handler_for(claimed.job.kind).run(ctx)
+            handler_for(kind).run(ctx)
     except LeaseLost:
-        log.warning("job lost its lease")
+        return "lease lost", False
     except Cancelled:
-        _record("cancelled", lease.cancelled(claimed.fence))
+        return "cancelled", lease.cancelled(ctx.fence)
     except Stopped:
-        _record("given back", lease.release(claimed.fence))
+        return "given back", lease.release(ctx.fence)
     except Retryable as error:
         log.warning("job will be tried again", reason=str(error))
-        _record("retry", lease.retry(claimed.fence, error=str(error), delay_s=error.delay_s))
+        return "retry", lease.retry(ctx.fence, error=str(error), delay_s=error.delay_s)
     except Exception as error:
         # The boundary around every handler: an error ends the job once, with its reason.
         log.exception("job failed")
-        reason = f"{type(error).__name__}: {error}"
-        _record("failed", lease.fail(claimed.fence, error=reason))
-    else:
-        _record("done", lease.finish(claimed.fence))
-
-
-def _record(outcome: str, is_recorded: bool) -> None:
-    if is_recorded:
-        log.info("job ended", outcome=outcome)
-    else:
-        log.warning("job ended after it had lost its lease; nothing recorded", outcome=outcome)
+        return "failed", lease.fail(ctx.fence, error=f"{type(error).__name__}: {error}")
+    return "done", lease.finish(ctx.fence)
 
 
 def _close_connections() -> None:

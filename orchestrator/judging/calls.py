@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from django.db import IntegrityError, connection, transaction
 
+from orchestrator import measures
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.judging.models import JudgeCall
 from rubrics.judge.ask import Attempt, Judged
@@ -64,12 +65,20 @@ def store_call(
             _fill(call, endpoint, question, judged, cause)
             call.replies = [*call.replies, *replies]
             call.save()
+            _count(judged)
             return call.pk
     except IntegrityError:
         # Another worker asked the same at the same time; its row is as good.
         return JudgeCall.objects.get(project_id=project_id, key=key).pk
     finally:
         connection.close()
+
+
+def _count(judged: Judged) -> None:
+    for attempt in judged.attempts:
+        measures.TOKENS.labels("judge", "in").inc(attempt.completion.tokens_in)
+        measures.TOKENS.labels("judge", "out").inc(attempt.completion.tokens_out)
+        measures.COST_USD.labels("judge").inc(attempt.completion.cost_usd)
 
 
 def _fill(

@@ -13,6 +13,7 @@ import structlog
 from django.conf import settings
 from django.db import Error, connection
 
+from orchestrator import measures
 from orchestrator.jobs.services import end_leases_of_dead_workers, sweep
 
 log = structlog.get_logger(__name__)
@@ -39,13 +40,16 @@ def sweep_until(stop: threading.Event) -> None:
     is_first = True
     while not stop.is_set():
         try:
-            sweep_round(is_first=is_first)
+            measures.SWEEP_ANNOUNCED.inc(sweep_round(is_first=is_first))
+            measures.SWEPT_AT.set_to_current_time()
             is_first = False
         except Error as error:
+            measures.SWEEP_FAILED.inc()
             log.warning("sweep failed", error=str(error))
             connection.close()
         except Exception:
             # The outermost loop of the sweep: without it no job would ever be repaired again.
+            measures.SWEEP_FAILED.inc()
             log.exception("sweep failed")
         stop.wait(settings.JOB_SWEEP_S)
     connection.close()

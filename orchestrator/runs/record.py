@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from django.utils import timezone
 
+from orchestrator import measures
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.agents.types import Message, TokenTrack
 from orchestrator.events.services import NewEvent
@@ -161,6 +162,7 @@ class RolloutRecord:
             return {rollout.stream_id: events, **announce.ended(rollout)}
 
         await self._recorder.record(Write(apply, announce.tally))
+        _count(ending)
 
     async def _save(self, events: Sequence[NewEvent], *fields: str) -> None:
         rollout = self.rollout
@@ -205,3 +207,12 @@ class RolloutRecord:
             )
             for index, track in enumerate(tracks)
         )
+
+
+def _count(ending: Ending) -> None:
+    measures.ROLLOUTS_ENDED.labels(ending.state.value, ending.cause).inc()
+    measures.TOKENS.labels("agent", "in").inc(ending.tokens_in)
+    measures.TOKENS.labels("agent", "out").inc(ending.tokens_out)
+    measures.COST_USD.labels("agent").inc(ending.cost_usd)
+    for verdict in ending.graded.verdicts if ending.graded is not None else ():
+        measures.VERDICTS.labels(verdict.state.value).inc()

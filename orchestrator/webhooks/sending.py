@@ -9,6 +9,7 @@ import httpx
 from django.db import transaction
 from django.utils import timezone
 
+from orchestrator import measures
 from orchestrator.jobs import services as jobs
 from orchestrator.jobs.errors import Retryable
 from orchestrator.jobs.fencing import Fence, hold_fence
@@ -68,6 +69,7 @@ def deliver(delivery_id: int, fence: Fence) -> None:
                 is_active=False,
                 stopped_reason="It answered 410 Gone, which asks for no more messages.",
             )
+    measures.WEBHOOK_ATTEMPTS.labels("delivered" if is_done else "failed").inc()
     if is_done:
         return
     if attempt["status"] == _GONE or len(attempts) > len(DELAYS_S):

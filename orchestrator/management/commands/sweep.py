@@ -8,6 +8,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from orchestrator.management.sweeper import sweep_until
+from orchestrator.processes.beating import begin, end
+from orchestrator.processes.models import ProcessKind
 
 
 class Command(BaseCommand):
@@ -19,4 +21,6 @@ class Command(BaseCommand):
         stop = threading.Event()
         for signum in (signal.SIGINT, signal.SIGTERM):
             signal.signal(signum, lambda *_: stop.set())
+        begin(ProcessKind.SWEEP)
         sweep_until(stop)
+        end(ProcessKind.SWEEP)

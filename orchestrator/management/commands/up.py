@@ -22,6 +22,8 @@ from orchestrator.management.lock import FolderInUseError, folder_lock
 from orchestrator.management.ports import PortInUseError, wait_for_port
 from orchestrator.management.supervisor import ChildSpec, Supervisor
 from orchestrator.management.sweeper import sweep_until
+from orchestrator.processes.beating import begin, end
+from orchestrator.processes.models import ProcessKind
 
 # Children of a supervisor that was killed need up to their own stop time to leave their ports.
 _PORT_WAIT_S = env_seconds("SWITCHBACK_PORT_WAIT_S", default=12)
@@ -78,11 +80,13 @@ class Command(BaseCommand):
             signal.signal(signum, lambda *_: supervisor.stop.set())
         sweeper = threading.Thread(target=sweep_until, args=(supervisor.stop,), name="sweeper")
         sweeper.start()
+        begin(ProcessKind.SWEEP)
         try:
             supervisor.run(on_poll=first_page.poll)
         finally:
             supervisor.stop.set()
             sweeper.join()
+            end(ProcessKind.SWEEP)
         self.say("stopped")
 
     def _migrate(self) -> None:
