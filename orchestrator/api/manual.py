@@ -10,11 +10,16 @@ from typing import Any
 DEEPEST = 3
 """Levels of fields that are spelled out."""
 TITLES = {
-    "projects": "Projects and tokens",
+    "projects": "Projects and members",
+    "tokens": "API tokens",
+    "team": "Invitations, limits and audit log",
+    "caps": "Limits of judges and devices",
+    "saved_views": "Saved views",
     "environments": "Environments",
     "rubrics": "Rubrics",
     "regrades": "Re-grades",
     "harnesses": "Harnesses",
+    "releases": "Releases",
     "endpoints": "Models",
     "runs": "Runs",
     "rollouts": "Rollouts",
@@ -23,10 +28,13 @@ TITLES = {
     "proposals": "Proposals",
     "climbs": "Climbs",
     "trainings": "Trainings",
+    "sweeps": "Sweeps of λ",
+    "alarms": "Alarms",
     "review": "Review",
     "gates": "Gates",
     "traces": "Traces from outside",
     "search": "Full-text search",
+    "webhooks": "Webhooks",
 }
 
 

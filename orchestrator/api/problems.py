@@ -23,9 +23,10 @@ from orchestrator.environments.folders import FolderInvalid
 from orchestrator.gates.errors import GateEnded, GateRefused
 from orchestrator.grading.errors import DraftGone, GoldenFailures, GradingError, Stale
 from orchestrator.harnesses.errors import ChangeRefused, UploadRefused
-from orchestrator.projects.services import TokenRefused
+from orchestrator.projects.services import LastAdmin, TokenRefused
 from orchestrator.proposing.errors import AnswerRefused, NotWaiting
 from orchestrator.review.errors import ItemGone, ReviewError, SeatLost
+from orchestrator.runs.saved_views import ViewRefused
 from orchestrator.runs.starting import RunRefused
 from orchestrator.searches.releases import ReleaseRefused
 from orchestrator.searches.services import SearchRefused
@@ -40,6 +41,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (DraftConflictError, 409),
     (SeatLost, 409),
     (GateEnded, 409),
+    (LastAdmin, 409),
     (DraftGone, 404),
     (ItemGone, 404),
     (AnswerRefused, 422),
@@ -60,6 +62,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (RubricInvalid, 422),
     (HarnessInvalid, 422),
     (TokenRefused, 422),
+    (ViewRefused, 422),
     (UploadRefused, 422),
     (ChangeRefused, 422),
 )

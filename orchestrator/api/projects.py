@@ -18,6 +18,7 @@ from orchestrator.api.base import (
     api_url,
     chosen,
     created,
+    found,
     operation,
     page_url,
     read,
@@ -26,7 +27,12 @@ from orchestrator.api.shapes import page_of
 from orchestrator.projects.access import project_for_admin, project_for_view, role_in
 from orchestrator.projects.models import Membership, Project, Role, User
 from orchestrator.projects.queries import members_of, projects_of
-from orchestrator.projects.services import create_project, rename_project, set_member
+from orchestrator.projects.services import (
+    create_project,
+    remove_member,
+    rename_project,
+    set_member,
+)
 
 
 class ProjectAnswer(TypedDict):
@@ -39,6 +45,8 @@ class ProjectAnswer(TypedDict):
 
 
 class MemberAnswer(TypedDict):
+    id: Annotated[int, "Of the user."]
+    url: str
     user: Annotated[str, "Name that the user signs in with."]
     role: str
     since: datetime.datetime
@@ -157,13 +165,12 @@ class Members(Endpoint):
     def get(self, request: Request, project_id: int) -> Response:
         """Who belongs to the project."""
         project = project_for_view(request.user, project_id)
-        page = page_url(request, "settings", project.pk)
         return Response(
             paging.paged(
                 request,
                 members_of(project.pk),
-                lambda members: [member_answer(member, page) for member in members],
-                html_url=page,
+                lambda members: [member_answer(request, member) for member in members],
+                html_url=page_url(request, "members", project.pk),
                 newest_first=False,
             )
         )
@@ -177,7 +184,25 @@ class Members(Endpoint):
         member = set_member(
             actor=actor_of(request), project_id=project.pk, user=user, role=Role(asked["role"])
         )
-        return Response(member_answer(member, page_url(request, "settings", project.pk)))
+        return Response(member_answer(request, member))
+
+
+class MemberDetail(Endpoint):
+    area = "project"
+
+    @operation(MemberAnswer)
+    def get(self, request: Request, project_id: int, user_id: int) -> Response:
+        """One member."""
+        project = project_for_view(request.user, project_id)
+        return Response(member_answer(request, found(members_of(project.pk), user_id=user_id)))
+
+    @operation(None, status=204, says="No member any more; the tokens they made here are revoked.")
+    def delete(self, request: Request, project_id: int, user_id: int) -> Response:
+        """Removes anybody as an admin, else oneself."""
+        project = project_for_view(request.user, project_id)
+        member = found(members_of(project.pk), user_id=user_id)
+        remove_member(actor=actor_of(request), project_id=project.pk, user=member.user)
+        return Response(status=204)
 
 
 def project_answer(request: Request, project: Project) -> ProjectAnswer:
@@ -193,10 +218,12 @@ def project_answer(request: Request, project: Project) -> ProjectAnswer:
     }
 
 
-def member_answer(member: Membership, page: str) -> MemberAnswer:
+def member_answer(request: Request, member: Membership) -> MemberAnswer:
     return {
+        "id": member.user_id,
+        "url": api_url(request, "member", member.project_id, member.user_id),
         "user": member.user.get_username(),
         "role": member.role,
         "since": member.created_at,
-        "html_url": page,
+        "html_url": page_url(request, "members", member.project_id),
     }

@@ -22,7 +22,7 @@ from orchestrator.api.base import (
     read,
 )
 from orchestrator.api.shapes import page_of
-from orchestrator.projects.access import project_for_edit, project_for_view
+from orchestrator.projects.access import project_for_admin, project_for_edit, project_for_view
 from orchestrator.projects.models import Project, User
 from orchestrator.review import services
 from orchestrator.review.marks import Mark, mark_rollout, save_marks
@@ -189,6 +189,13 @@ class QueueDetail(Endpoint):
         """One queue."""
         project = project_for_view(request.user, project_id)
         return Response(queue_answer(request, found(queues_in(project), pk=queue_id)))
+
+    @operation(None, status=204, says="Gone; marks stay with their rollouts.")
+    def delete(self, request: Request, project_id: int, queue_id: int) -> Response:
+        """Deletes it with the record of who had which item. Admins."""
+        project = project_for_admin(request.user, project_id)
+        services.delete_queue(actor=actor_of(request), queue=found(queues_in(project), pk=queue_id))
+        return Response(status=204)
 
 
 class QueueItems(Endpoint):

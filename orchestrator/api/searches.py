@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import Annotated, Any, TypedDict
 
+from django.db import transaction
 from django.http import HttpResponseBase
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from optimizer.models import Search, SearchState
-from orchestrator.api import following, idempotency, paging, parts, steering, work
+from orchestrator.api import editing, following, idempotency, paging, parts, steering, work
 from orchestrator.api.base import (
     actor_of,
     api_url,
@@ -23,10 +25,10 @@ from orchestrator.api.base import (
     read,
 )
 from orchestrator.api.shapes import page_of
-from orchestrator.projects.access import project_for_edit
+from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.projects.models import Project, User
 from orchestrator.searches import services
-from orchestrator.searches.settings import SearchSettings
+from orchestrator.searches.settings import BudgetSettings, SearchSettings
 
 STEER = "pause|resume|cancel"
 
@@ -82,6 +84,40 @@ class NudgeAnswer(TypedDict):
     id: int
     html_url: str
     text: str
+
+
+class SearchBudgetAnswer(TypedDict):
+    """Null: no cap of its own."""
+
+    rollouts: Annotated[int, "Of the agent; decided at the start."]
+    tokens: Annotated[int | None, "Of the agent, in and out."]
+    usd: Annotated[float | None, "Of the agent."]
+    seconds: Annotated[int | None, "Of runs, wall time."]
+    judge_usd: float | None
+    judge_tokens: int | None
+    proposer_usd: float | None
+    proposer_tokens: int | None
+    html_url: str
+
+
+def _count() -> serializers.IntegerField:
+    return serializers.IntegerField(min_value=1, max_value=10**12, required=False, allow_null=True)
+
+
+def _usd() -> serializers.FloatField:
+    return serializers.FloatField(min_value=0.01, max_value=1e9, required=False, allow_null=True)
+
+
+class SearchCaps(serializers.Serializer[Any]):
+    """What is left out stays; null takes a cap away."""
+
+    tokens = _count()
+    usd = _usd()
+    seconds = _count()
+    judge_usd = _usd()
+    judge_tokens = _count()
+    proposer_usd = _usd()
+    proposer_tokens = _count()
 
 
 class _Search(steering.Steered):
@@ -202,6 +238,39 @@ class SearchNudges(_Search):
             return Response(answer, status=201)
 
         return idempotency.once(request, keep)
+
+
+class SearchBudget(_Search):
+    @operation(SearchBudgetAnswer)
+    def get(self, request: Request, project_id: int, search_id: int) -> Response:
+        """What it may spend, by role."""
+        project = project_for_view(request.user, project_id)
+        return _budget_told(request, found(searches_in(project), pk=search_id))
+
+    @operation(SearchBudgetAnswer, body=SearchCaps, parameters=[editing.PARAMETER])
+    def put(self, request: Request, project_id: int, search_id: int) -> Response:
+        """Other caps for the rest of it, none below what is spent. Editors."""
+        project = project_for_edit(request.user, project_id)
+        asked = read(SearchCaps, request.data)
+        with transaction.atomic():
+            search = found(searches_in(project).select_for_update(of=("self",)), pk=search_id)
+            before = _budget_of(search)
+            editing.require_match(request, asdict(before))
+            with conflicts():
+                services.set_budget(
+                    actor=actor_of(request), search=search, budget=replace(before, **asked)
+                )
+        return _budget_told(request, found(searches_in(project), pk=search_id))
+
+
+def _budget_of(search: Search) -> BudgetSettings:
+    return SearchSettings.from_json(search.settings).budget
+
+
+def _budget_told(request: Request, search: Search) -> Response:
+    budget = asdict(_budget_of(search))
+    answer = {**budget, "html_url": page_url(request, "search", search.project_id, search.pk)}
+    return editing.tagged(request, answer, budget)
 
 
 def searches_in(project: Project) -> Any:

@@ -26,8 +26,8 @@ from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.projects.models import Project, User
 from orchestrator.runs.queries import finite_or_none
 from orchestrator.trainings import services
-from orchestrator.trainings.checkpoints import promote
-from orchestrator.trainings.queries import CheckpointRow, checkpoints_of, told
+from orchestrator.trainings.checkpoints import promote, start_merge
+from orchestrator.trainings.queries import CheckpointRow, checkpoints_of, row_of, told
 from orchestrator.trainings.settings import TrainSettings
 from training.models import Checkpoint, TrainingJob, TrainingState
 
@@ -62,6 +62,7 @@ class TrainingAnswer(TypedDict):
 
 class CheckpointAnswer(TypedDict):
     step: int
+    url: str
     html_url: str
     metrics: dict[str, Any]
     held_out: Annotated[float | None, "Mean of its evaluation on `select`."]
@@ -220,7 +221,7 @@ class Checkpoints(_Training):
         job = found(trainings_in(project), pk=job_id)
         page = page_url(request, "training_job", project.pk, job.pk)
         answer: CheckpointsAnswer = {
-            "items": [checkpoint_answer(row, page) for row in checkpoints_of(job)],
+            "items": [checkpoint_answer(request, row, page) for row in checkpoints_of(job)],
             "html_url": page,
         }
         return Response(answer)
@@ -238,13 +239,7 @@ class CheckpointPromotion(_Training):
         """Makes a checkpoint a model that runs, searches and climbs can name. Editors."""
         project = project_for_edit(request.user, project_id)
         asked = read(Promotion, request.data)
-        checkpoint = found(
-            Checkpoint.objects.filter(training_job__project=project).select_related(
-                "training_job__project"
-            ),
-            training_job_id=job_id,
-            step=step,
-        )
+        checkpoint = found(checkpoints_in(project), training_job_id=job_id, step=step)
 
         def make() -> Response:
             model = promote(actor=actor_of(request), checkpoint=checkpoint, name=asked["name"])
@@ -252,6 +247,48 @@ class CheckpointPromotion(_Training):
             return created(request, answer, answer["url"])
 
         return idempotency.once(request, make)
+
+
+class CheckpointMerge(_Training):
+    @operation(
+        CheckpointAnswer,
+        parameters=[idempotency.PARAMETER],
+        status=202,
+        says="Queued; `merge` of the checkpoint tells how far it is.",
+    )
+    def post(self, request: Request, project_id: int, job_id: int, step: int) -> Response:
+        """Merges its adapter into the weights, in fp32. Editors."""
+        project = project_for_edit(request.user, project_id)
+        job = found(trainings_in(project), pk=job_id)
+        checkpoint = found(checkpoints_in(project), training_job=job, step=step)
+        url = api_url(request, "checkpoint", project.pk, job.pk, step)
+
+        def start() -> Response:
+            start_merge(actor=actor_of(request), checkpoint=checkpoint)
+            return created(request, _checkpoint(request, project, job, step), url, status=202)
+
+        return idempotency.once(request, start)
+
+
+class CheckpointDetail(_Training):
+    @operation(CheckpointAnswer)
+    def get(self, request: Request, project_id: int, job_id: int, step: int) -> Response:
+        """One checkpoint."""
+        project = project_for_view(request.user, project_id)
+        job = found(trainings_in(project), pk=job_id)
+        return Response(_checkpoint(request, project, job, step))
+
+
+def _checkpoint(request: Request, project: Project, job: Any, step: int) -> CheckpointAnswer:
+    checkpoint = found(checkpoints_in(project), training_job=job, step=step)
+    page = page_url(request, "training_job", project.pk, job.pk)
+    return checkpoint_answer(request, row_of(checkpoint), page)
+
+
+def checkpoints_in(project: Project) -> Any:
+    return Checkpoint.objects.filter(training_job__project=project).select_related(
+        "training_job__project", "promoted_as"
+    )
 
 
 def trainings_in(project: Project) -> Any:
@@ -296,11 +333,13 @@ def training_answer(request: Request, job: TrainingJob) -> TrainingAnswer:
     }
 
 
-def checkpoint_answer(row: CheckpointRow, page: str) -> CheckpointAnswer:
+def checkpoint_answer(request: Request, row: CheckpointRow, page: str) -> CheckpointAnswer:
     checkpoint = row.checkpoint
+    job = checkpoint.training_job
     promoted = checkpoint.promoted_as
     return {
         "step": checkpoint.step,
+        "url": api_url(request, "checkpoint", job.project_id, job.pk, checkpoint.step),
         "html_url": page,
         "metrics": checkpoint.metrics,
         "held_out": finite_or_none(row.held_out),

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from django.urls import URLPattern, URLResolver, path, re_path, register_converter
 
 from orchestrator.api import (
+    alarms,
+    caps,
     climbs,
     comparison,
     endpoints,
@@ -13,12 +15,16 @@ from orchestrator.api import (
     harnesses,
     projects,
     regrades,
+    releases,
     review,
     rollouts,
     rubrics,
     runs,
+    saved_views,
     searches,
+    sweeps,
     team,
+    tokens,
     trainings,
     webhooks,
 )
@@ -54,6 +60,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("projects", projects.Projects.as_view(), name="projects"),
     path(PROJECT, projects.ProjectDetail.as_view(), name="project"),
     path(f"{PROJECT}/members", projects.Members.as_view(), name="members"),
+    path(f"{PROJECT}/members/<id:user_id>", projects.MemberDetail.as_view(), name="member"),
+    path(f"{PROJECT}/tokens", tokens.Tokens.as_view(), name="tokens"),
+    path(f"{PROJECT}/tokens/<id:token_id>", tokens.TokenDetail.as_view(), name="token"),
+    path(f"{PROJECT}/views", saved_views.SavedViews.as_view(), name="saved_views"),
+    path(f"{PROJECT}/views/<id:view_id>", saved_views.SavedViewDetail.as_view(), name="saved_view"),
     path(f"{PROJECT}/invitations", team.Invitations.as_view(), name="invitations"),
     path(
         f"{PROJECT}/invitations/<id:invitation_id>",
@@ -61,6 +72,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
         name="invitation",
     ),
     path(f"{PROJECT}/limits", team.Limits.as_view(), name="limits"),
+    path(f"{PROJECT}/limits/judges", caps.JudgeLimits.as_view(), name="judge_limits"),
+    path(f"{PROJECT}/limits/training", caps.TrainingLimits.as_view(), name="training_limits"),
     path(f"{PROJECT}/audit", team.Audit.as_view(), name="audit"),
     path(f"{PROJECT}/webhooks", webhooks.Webhooks.as_view(), name="webhooks"),
     path(f"{PROJECT}/webhooks/<id:webhook_id>", webhooks.WebhookDetail.as_view(), name="webhook"),
@@ -158,6 +171,13 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *actions("re-grades", "regrade", regrades.RegradeAction),
     path(f"{PROJECT}/harnesses", harnesses.Harnesses.as_view(), name="harnesses"),
     path(f"{PROJECT}/harnesses/<id:harness_id>", harnesses.HarnessDetail.as_view(), name="harness"),
+    path(f"{PROJECT}/releases", releases.Releases.as_view(), name="releases"),
+    path(f"{PROJECT}/releases/<id:release_id>", releases.ReleaseDetail.as_view(), name="release"),
+    path(
+        f"{PROJECT}/releases/<id:release_id>/roll-back",
+        releases.ReleaseRollBack.as_view(),
+        name="release_roll_back",
+    ),
     path(f"{PROJECT}/models", endpoints.Models.as_view(), name="models"),
     path(f"{PROJECT}/models/bundled", endpoints.BundledModel.as_view(), name="model_bundled"),
     path(f"{PROJECT}/models/<id:model_id>", endpoints.ModelDetail.as_view(), name="model"),
@@ -200,6 +220,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
         name="search_decision",
     ),
     path(
+        f"{PROJECT}/searches/<id:search_id>/budget",
+        searches.SearchBudget.as_view(),
+        name="search_budget",
+    ),
+    path(
         f"{PROJECT}/searches/<id:search_id>/nudges",
         searches.SearchNudges.as_view(),
         name="search_nudges",
@@ -215,7 +240,38 @@ urlpatterns: list[URLPattern | URLResolver] = [
         climbs.ClimbOverrule.as_view(),
         name="climb_overrule",
     ),
+    path(
+        f"{PROJECT}/climbs/<id:climb_id>/alarms", alarms.ClimbAlarms.as_view(), name="climb_alarms"
+    ),
+    path(
+        f"{PROJECT}/climbs/<id:climb_id>/alarms/<id:alarm_id>/acknowledge",
+        alarms.ClimbAlarmSeen.as_view(),
+        name="climb_alarm_acknowledge",
+    ),
     *actions("climbs", "climb", climbs.ClimbAction),
+    path(f"{PROJECT}/trainings/sweeps", sweeps.Sweeps.as_view(), name="sweeps"),
+    path(f"{PROJECT}/trainings/sweeps/<id:sweep_id>", sweeps.SweepDetail.as_view(), name="sweep"),
+    *actions("trainings/sweeps", "sweep", sweeps.SweepAction),
+    path(
+        f"{PROJECT}/trainings/<id:job_id>/alarms",
+        alarms.TrainingAlarms.as_view(),
+        name="training_alarms",
+    ),
+    path(
+        f"{PROJECT}/trainings/<id:job_id>/alarms/<id:alarm_id>/acknowledge",
+        alarms.TrainingAlarmSeen.as_view(),
+        name="training_alarm_acknowledge",
+    ),
+    path(
+        f"{PROJECT}/trainings/<id:job_id>/checkpoints/<id:step>",
+        trainings.CheckpointDetail.as_view(),
+        name="checkpoint",
+    ),
+    path(
+        f"{PROJECT}/trainings/<id:job_id>/checkpoints/<id:step>/merge",
+        trainings.CheckpointMerge.as_view(),
+        name="checkpoint_merge",
+    ),
     path(f"{PROJECT}/trainings", trainings.Trainings.as_view(), name="trainings"),
     path(f"{PROJECT}/trainings/<id:job_id>", trainings.TrainingDetail.as_view(), name="training"),
     path(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from django.db.models import QuerySet
 
 from orchestrator.projects.access import Actor
-from orchestrator.projects.models import Invitation, Membership, Project, User
+from orchestrator.projects.models import ApiToken, Invitation, Membership, Project, User
 
 
 def projects_of(actor: Actor) -> QuerySet[Project]:
@@ -24,3 +24,7 @@ def members_of(project_id: int) -> QuerySet[Membership]:
 def invitations_in(project_id: int) -> QuerySet[Invitation]:
     """Used and ended ones too."""
     return Invitation.objects.filter(project_id=project_id).select_related("created_by")
+
+
+def tokens_in(project_id: int) -> QuerySet[ApiToken]:
+    return ApiToken.objects.filter(project_id=project_id).select_related("user")

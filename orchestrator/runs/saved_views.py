@@ -24,6 +24,10 @@ def views_of(project_id: int, user: User, of: ListKind) -> list[SavedView]:
     return list(found.select_related("owner").order_by("name", "id"))
 
 
+def seen_in(project_id: int, user: User) -> QuerySet[SavedView]:
+    return _seen_by(user).filter(project_id=project_id).select_related("owner")
+
+
 def view_for(project_id: int, user: User, view_id: int) -> SavedView | None:
     return _seen_by(user).filter(project_id=project_id, pk=view_id).first()
 

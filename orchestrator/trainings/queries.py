@@ -99,8 +99,12 @@ def queue_of(project_id: int) -> QueueView:
         waiting=rows,
         others=len(waits) - len(rows),
         used_s=used_s().get(project_id, 0.0),
-        quota=TrainingQuota.objects.filter(project_id=project_id).first(),
+        quota=quota_of(project_id),
     )
+
+
+def quota_of(project_id: int) -> TrainingQuota | None:
+    return TrainingQuota.objects.filter(project_id=project_id).first()
 
 
 def sweeps_of(project_id: int) -> QuerySet[Sweep]:
@@ -159,16 +163,26 @@ def checkpoints_of(job: TrainingJob) -> list[CheckpointRow]:
     rows = []
     for checkpoint in job.checkpoints.select_related("promoted_as").order_by("-step"):
         found = measured.get(checkpoint.step)
-        row = CheckpointRow(
-            checkpoint=checkpoint,
-            held_out=None if found is None else found.mean,
-            n_scored=0 if found is None else found.n_scored,
-            is_chosen=checkpoint.step == job.chosen_step,
-            is_kept=adapter_folder(checkpoint).is_dir(),
-        )
+        row = _row(checkpoint, job, found)
         if row.is_kept or found is not None or checkpoint.promoted_as or row.is_chosen:
             rows.append(row)
     return rows
+
+
+def row_of(checkpoint: Checkpoint) -> CheckpointRow:
+    job = checkpoint.training_job
+    found = job.runs.filter(kind=TrainingRunKind.EVALUATION, step=checkpoint.step).last()
+    return _row(checkpoint, job, found)
+
+
+def _row(checkpoint: Checkpoint, job: TrainingJob, found: TrainingRun | None) -> CheckpointRow:
+    return CheckpointRow(
+        checkpoint=checkpoint,
+        held_out=None if found is None else found.mean,
+        n_scored=0 if found is None else found.n_scored,
+        is_chosen=checkpoint.step == job.chosen_step,
+        is_kept=adapter_folder(checkpoint).is_dir(),
+    )
 
 
 def adapter_folder(checkpoint: Checkpoint) -> Path:

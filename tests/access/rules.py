@@ -22,31 +22,34 @@ def _rules(**roles: str) -> dict[str, str]:
 RULES = {
     "GET": _rules(
         viewer="""
-            api:annotations api:checkpoints api:climb api:climb_events api:climbs api:comparison
-            api:environment api:environment_check api:environment_checks api:environment_tasks
-            api:environment_version api:environment_versions api:environments api:events api:gate
-            api:gate_events api:gates api:harness api:harnesses api:imported api:limits
-            api:members api:model api:models api:project api:proposal_answer api:regrade
-            api:regrade_events api:regrade_scores api:regrades api:review_items api:review_queue
-            api:review_queues api:rollout api:rollout_events api:rollout_trace api:rubric
-            api:rubric_draft api:rubric_version api:rubric_versions api:rubrics api:run
-            api:run_events api:run_rollouts api:run_rollouts_jsonl api:runs api:search
-            api:search_events api:searches api:training api:training_curves api:training_events
-            api:trainings web:calibration_compare web:certificate web:certificate_export
-            web:checkpoint_download web:climb web:climb_report web:climbs web:compare
-            web:compare_rollouts web:environment web:environment_checks web:environment_compare
-            web:environment_curriculum web:environment_network web:environment_try
-            web:environments web:event_search web:gate web:gates web:harness web:harness_compare
-            web:harness_diff web:harness_export web:harnesses web:imports web:limits web:members
-            web:models web:overview web:registration web:regrade web:releases web:review
-            web:review_item web:review_queue web:rollout web:rollout_atif web:rollout_cards
-            web:rollout_event web:rollout_export web:rollout_find web:rollout_index
-            web:rollout_jsonl web:rollout_ledger web:rollout_media web:rollout_outline
-            web:rollout_peek web:rollout_training_trace web:rollout_words web:rollouts
-            web:rollouts_compare web:rubric web:rubric_backtests web:rubric_calibration
-            web:rubric_export web:rubric_golden web:rubric_json web:rubric_preview
-            web:rubric_redteam web:rubric_versions web:rubrics web:run web:runs web:search
-            web:search_certificate web:search_proposal web:search_question web:searches
+            api:annotations api:checkpoint api:checkpoints api:climb api:climb_alarms
+            api:climb_events api:climbs api:comparison api:environment api:environment_check
+            api:environment_checks api:environment_tasks api:environment_version
+            api:environment_versions api:environments api:events api:gate api:gate_events
+            api:gates api:harness api:harnesses api:imported api:judge_limits api:limits
+            api:member api:members api:model api:models api:project api:proposal_answer
+            api:regrade api:regrade_events api:regrade_scores api:regrades api:release
+            api:releases api:review_items api:review_queue api:review_queues api:rollout
+            api:rollout_events api:rollout_trace api:rubric api:rubric_draft api:rubric_version
+            api:rubric_versions api:rubrics api:run api:run_events api:run_rollouts
+            api:run_rollouts_jsonl api:runs api:saved_view api:saved_views api:search
+            api:search_budget api:search_events api:searches api:sweep api:sweeps api:token
+            api:tokens api:training api:training_alarms api:training_curves api:training_events
+            api:training_limits api:trainings web:calibration_compare web:certificate
+            web:certificate_export web:checkpoint_download web:climb web:climb_report web:climbs
+            web:compare web:compare_rollouts web:environment web:environment_checks
+            web:environment_compare web:environment_curriculum web:environment_network
+            web:environment_try web:environments web:event_search web:gate web:gates web:harness
+            web:harness_compare web:harness_diff web:harness_export web:harnesses web:imports
+            web:limits web:members web:models web:overview web:registration web:regrade
+            web:releases web:review web:review_item web:review_queue web:rollout web:rollout_atif
+            web:rollout_cards web:rollout_event web:rollout_export web:rollout_find
+            web:rollout_index web:rollout_jsonl web:rollout_ledger web:rollout_media
+            web:rollout_outline web:rollout_peek web:rollout_training_trace web:rollout_words
+            web:rollouts web:rollouts_compare web:rubric web:rubric_backtests
+            web:rubric_calibration web:rubric_export web:rubric_golden web:rubric_json
+            web:rubric_preview web:rubric_redteam web:rubric_versions web:rubrics web:run web:runs
+            web:search web:search_certificate web:search_proposal web:search_question web:searches
             web:settings web:status web:task web:training web:training_curves
             web:training_curves_data web:training_group web:training_job web:training_step
             web:training_sweep
@@ -66,19 +69,21 @@ RULES = {
     ),
     "POST": _rules(
         viewer="""
-            web:view_remove web:view_save
+            api:saved_views web:view_remove web:view_save
         """,
         editor="""
-            api:checkpoint_promote api:climb_cancel api:climb_overrule api:climb_pause
-            api:climb_resume api:climbs api:environment_check_cancel api:environment_checks
-            api:environment_connections api:environments api:gate_cancel api:gates api:harnesses
-            api:ingest api:models api:proposal_answer api:regrade_cancel api:regrade_resume
-            api:regrades api:review_items api:review_queues api:rubric_draft api:rubric_publish
-            api:rubrics api:run_cancel api:runs api:search_cancel api:search_decision
-            api:search_nudges api:search_pause api:search_resume api:searches api:training_cancel
-            api:training_pause api:training_resume api:trainings web:alarm_acknowledge
-            web:alignment_cancel web:alignment_start web:alignment_take web:backtest_start
-            web:calibration_bar web:calibration_enqueue web:calibration_label
+            api:checkpoint_merge api:checkpoint_promote api:climb_alarm_acknowledge
+            api:climb_cancel api:climb_overrule api:climb_pause api:climb_resume api:climbs
+            api:environment_check_cancel api:environment_checks api:environment_connections
+            api:environments api:gate_cancel api:gates api:harnesses api:ingest api:models
+            api:otlp_traces api:proposal_answer api:regrade_cancel api:regrade_resume api:regrades
+            api:release_roll_back api:releases api:review_items api:review_queues api:rubric_draft
+            api:rubric_publish api:rubrics api:run_cancel api:runs api:search_cancel
+            api:search_decision api:search_nudges api:search_pause api:search_resume api:searches
+            api:sweep_cancel api:sweeps api:tokens api:training_alarm_acknowledge
+            api:training_cancel api:training_pause api:training_resume api:trainings
+            web:alarm_acknowledge web:alignment_cancel web:alignment_start web:alignment_take
+            web:backtest_start web:calibration_bar web:calibration_enqueue web:calibration_label
             web:calibration_policy web:check_cancel web:check_start web:checkpoint_merge
             web:checkpoint_promote web:climb_action web:climb_overrule web:climb_start
             web:draft_discard web:draft_publish web:draft_settings web:draft_split web:draft_start
@@ -110,10 +115,10 @@ RULES = {
     "PUT": _rules(
         editor="""
             api:model_bundled api:review_marks api:rollout_annotations api:rubric_draft
-            api:training_priority
+            api:search_budget api:training_priority
         """,
         admin="""
-            api:limits
+            api:judge_limits api:limits api:training_limits
         """,
     ),
     "PATCH": _rules(
@@ -125,11 +130,14 @@ RULES = {
         """,
     ),
     "DELETE": _rules(
+        viewer="""
+            api:saved_view
+        """,
         editor="""
             api:environment api:model api:rubric_draft
         """,
         admin="""
-            api:invitation api:webhook
+            api:invitation api:member api:review_queue api:token api:webhook
         """,
     ),
 }

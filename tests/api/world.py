@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from optimizer.models import Release
 from orchestrator.environments.models import Environment, EnvironmentCheck
 from orchestrator.events.services import create_stream
-from orchestrator.grading.models import Regrade, RegradedScore, RubricDraft
+from orchestrator.grading.models import HackingAlarm, Regrade, RegradedScore, RubricDraft
 from orchestrator.projects.models import Project, Role, User
 from orchestrator.projects.services import issue_token
 from orchestrator.proposing.names import HANDED_IN
 from orchestrator.review.models import Annotation, ReviewItem, ReviewQueue
+from orchestrator.runs.models import SavedView
 from rubrics.models import Rubric
 from tests.gates.build import start
 from tests.proposing.build import answered, make_search
@@ -22,7 +24,7 @@ from tests.web.build import (
     make_training_job,
     tasks_of,
 )
-from training.models import Checkpoint
+from training.models import Checkpoint, Sweep, TrainingAlarm
 
 
 def furnish(project: Project, user: User) -> dict[str, Any]:
@@ -57,6 +59,21 @@ def furnish(project: Project, user: User) -> dict[str, Any]:
     Annotation.objects.create(
         rollout=rollout, rubric=rubric, criterion="correct", user=user, state="scored", value=1.0
     )
+    sweep = Sweep.objects.create(project=project, name="sweep", lambdas=[0.0, 1.0], seeds=[1])
+    # Alarms of either kind have one name in addresses.
+    HackingAlarm.objects.create(
+        pk=climb.pk, project=project, climb=climb, signal="gap", level="warn", value=0.2
+    )
+    TrainingAlarm.objects.create(
+        pk=climb.pk, training_job=job, signal="kl", level="warn", step=1, value=2.0, sentence="Far."
+    )
+    view = SavedView.objects.create(project=project, owner=user, of="runs", name="mine")
+    release = Release.objects.create(
+        project=project,
+        environment=run.environment_version.environment,
+        harness_id=rollout.harness_id,
+        approved_by=user,
+    )
     token = issue_token(actor=user, project_id=project.pk, name="t", role=Role.VIEWER).token
     check = EnvironmentCheck.objects.create(version=run.environment_version, state="completed")
     return {
@@ -84,6 +101,10 @@ def furnish(project: Project, user: User) -> dict[str, Any]:
         "queue_id": queue.pk,
         "item_id": item.pk,
         "round": waiting.round,
+        "sweep_id": sweep.pk,
+        "alarm_id": climb.pk,
+        "view_id": view.pk,
+        "release_id": release.pk,
         "gate_id": start(project, user).pk,
     }
 
