@@ -73,7 +73,7 @@ class LiveStack:
         )
         # They start when the pages are up.
         wait_until(
-            lambda: {"worker", "gpu"} <= set(self.children()), limit_s=10, what="the workers"
+            lambda: {"worker", "gpu"} <= set(self.children()), limit_s=60, what="the workers"
         )
 
     def launch(self) -> subprocess.Popen[bytes]:

@@ -133,11 +133,11 @@ class Woken:
         self.waker.start()
 
     def assert_survived(self, stream_id: int) -> None:
-        wait_until(lambda: self.waker.restarts == 1, limit_s=5, what="the waker to reconnect")
-        wait_until(lambda: self.said.count(None) == 2, limit_s=5, what="all to be woken again")
+        wait_until(lambda: self.waker.restarts == 1, limit_s=60, what="the waker to reconnect")
+        wait_until(lambda: self.said.count(None) == 2, limit_s=60, what="all to be woken again")
         self.said.clear()
         write(stream_id, 1)
-        wait_until(lambda: frozenset({stream_id}) in self.said, limit_s=5, what="a wake-up")
+        wait_until(lambda: frozenset({stream_id}) in self.said, limit_s=60, what="a wake-up")
 
 
 # Each database has its waker; the other stack's tests run with the other stack.
@@ -166,7 +166,7 @@ else:
     def test_the_notified_waker_survives_a_broken_connection() -> None:
         woken, stream_id = Woken(NotifyWaker(lambda _: None)), new_stream()
         woken.start(stream_id)
-        wait_until(lambda: None in woken.said, limit_s=5, what="the waker to listen")
+        wait_until(lambda: None in woken.said, limit_s=60, what="the waker to listen")
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"

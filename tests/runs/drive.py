@@ -203,7 +203,7 @@ def attempt(run: Run) -> Iterator[Attempt]:
 
 
 def wait_asked(model: ScriptedModel, n: int) -> None:
-    wait_until(lambda: len(model.asked) >= n, limit_s=10, what=f"{n} requests to the model")
+    wait_until(lambda: len(model.asked) >= n, limit_s=60, what=f"{n} requests to the model")
 
 
 def drain(limit: int = 200) -> None:

@@ -203,7 +203,7 @@ def test_a_stopped_worker_leaves_facts_and_the_next_attempts_only_what_is_open(
     version = make_version(people.project, fault_url, tasks=5)
     run = make_run(people.project, version=version, model_url=model.url, concurrency=3)
     with attempt(run) as first:
-        wait_until(lambda: ended(run) == 2, limit_s=10, what="two rollouts")
+        wait_until(lambda: ended(run) == 2, limit_s=60, what="two rollouts")
         wait_asked(model, 5)
         first.stop()
     gate.set()
@@ -284,7 +284,7 @@ def test_cancelling_a_running_run_keeps_what_has_a_score(
     run = make_run(people.project, version=version, model_url=model.url)
     worker = threading.Thread(target=execute, args=(run,))
     worker.start()
-    wait_until(lambda: ended(run) == 1, limit_s=10, what="the first rollout")
+    wait_until(lambda: ended(run) == 1, limit_s=60, what="the first rollout")
     wait_asked(model, 3)
     cancel_run(actor=people.editor, run=Run.objects.get(pk=run.pk))
     worker.join(timeout=10)

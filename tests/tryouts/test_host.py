@@ -231,7 +231,7 @@ def kill_server() -> None:
     ]
     server.kill()
     wait_until(
-        lambda: server.status() == psutil.STATUS_ZOMBIE, limit_s=5, what="the server's death"
+        lambda: server.status() == psutil.STATUS_ZOMBIE, limit_s=60, what="the server's death"
     )
 
 

@@ -104,7 +104,7 @@ def test_disagreements_are_walked_and_marked_by_keyboard_alone(desk: Desk) -> No
     page.keyboard.press("Enter")
     wait_until(
         lambda: Annotation.objects.filter(rollout=rollout, value=1.0).exists(),
-        limit_s=10,
+        limit_s=60,
         what="the mark",
     )
     expect(page.locator("aside [data-slot=kappa]")).not_to_have_text(before)

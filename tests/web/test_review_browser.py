@@ -159,7 +159,7 @@ def test_marks_survive_a_closed_page(desk: Desk) -> None:
     expect(desk.page.locator("input[name='mark-correct'][value='0']")).to_be_checked()
     desk.press("3", "Enter")
     wait_until(
-        lambda: Annotation.objects.filter(item=first).count() == 2, limit_s=5, what="the marks"
+        lambda: Annotation.objects.filter(item=first).count() == 2, limit_s=60, what="the marks"
     )
 
 

@@ -51,7 +51,7 @@ class Desk:
     def wait_for_ids(self, *ids: str) -> None:
         wait_until(
             lambda: [c["id"] for c in self.stored().spec["criteria"]] == list(ids),
-            limit_s=10,
+            limit_s=60,
             what=f"the draft has {ids}",
         )
 
@@ -215,7 +215,7 @@ def test_a_name_changes_and_the_id_of_a_published_criterion_stays(desk: Desk) ->
     page.keyboard.press("Escape")
     wait_until(
         lambda: desk.stored().spec["criteria"][0].get("name") == "Solved at last",
-        limit_s=10,
+        limit_s=60,
         what="the name is stored",
     )
     assert desk.stored().spec["criteria"][0]["id"] == "solved"
@@ -278,7 +278,7 @@ def test_the_second_of_two_sees_what_differs_and_loses_nothing(desk: Desk) -> No
     assert not violations(page)
     dialog.get_by_label("Keep mine").first.check()
     dialog.get_by_role("button", name="Store this").click()
-    wait_until(lambda: desk.stored().revision == 2, limit_s=10, what="the merged draft is stored")
+    wait_until(lambda: desk.stored().revision == 2, limit_s=60, what="the merged draft is stored")
     spec = desk.stored().spec
     assert [c.get("name") for c in spec["criteria"]] == [
         "Mine",
