@@ -118,7 +118,9 @@ def test_a_zombie_changes_nothing(workers: Workers) -> None:  # R4
     assert wait_for_state(job, JobState.DONE).attempt == 2
     assert_whole(stream, 400)
     wait_until(
-        lambda: b"lost its lease" in frozen.log.read_bytes(), limit_s=60, what="the zombie to see it"
+        lambda: b"lost its lease" in frozen.log.read_bytes(),
+        limit_s=60,
+        what="the zombie to see it",
     )
 
 
