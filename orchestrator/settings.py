@@ -293,6 +293,8 @@ JOB_LEASE_S = env_seconds("SWITCHBACK_JOB_LEASE_S", default=15)
 JOB_BEAT_S = env_seconds("SWITCHBACK_JOB_BEAT_S", default=3)
 JOB_SWEEP_S = env_seconds("SWITCHBACK_JOB_SWEEP_S", default=1)
 JOB_GRACE_S = env_seconds("SWITCHBACK_JOB_GRACE_S", default=5)
+# How long a worker that was told to stop lets running episodes come to their end.
+DRAIN_S = env_int("SWITCHBACK_DRAIN_S", default=30 if STACK == "scale" else 5)
 # Jobs that one worker process runs at a time; each is a thread that waits most of the time.
 WORKER_SLOTS = env_int("SWITCHBACK_WORKER_SLOTS", default=4)
 # One training job each: `cpu`, `cuda:0`, or with its memory in MB `cuda:0=80000`.

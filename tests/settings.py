@@ -17,6 +17,8 @@ if "SWITCHBACK_TEST_DATA" not in os.environ or os.environ.get("SWITCHBACK_TEST_F
 os.environ["SWITCHBACK_DATA"] = os.environ["SWITCHBACK_TEST_DATA"]
 os.environ.setdefault("SECRET_KEY", "a-key-for-tests-only-0123456789-0123456789-0123456789")
 os.environ.setdefault("SWITCHBACK_LOG_LEVEL", "WARNING")
+# What a test stops, ends at once; tests of draining say how long.
+os.environ.setdefault("SWITCHBACK_DRAIN_S", "0")
 
 from orchestrator.settings import *  # noqa: E402, F403 (after the variables that it reads)
 

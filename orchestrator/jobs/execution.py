@@ -24,7 +24,11 @@ STOPPING = threading.Event()
 def run_attempt(job_id: int) -> None:
     """Safe to call for any job at any time: it returns quietly when there is nothing to do."""
     if STOPPING.is_set():
-        return  # the row still says `queued`; the next worker is told by the sweep
+        try:
+            lease.let_be_announced(job_id)  # its message is gone with this call
+        finally:
+            _close_connections()
+        return
     try:
         claimed = lease.claim(job_id)
         if claimed is not None:

@@ -123,6 +123,12 @@ def release(fence: Fence) -> bool:
     )
 
 
+def let_be_announced(job_id: int) -> bool:
+    """Ends the silence of a queued job: the sweep tells another worker of it at once."""
+    queued = Job.objects.filter(pk=job_id, state=JobState.QUEUED)
+    return bool(queued.update(lease_until=instant()))
+
+
 def end_queued(job_id: int) -> bool:
     """Cancels a job that has not started."""
     return _end(Q(pk=job_id, state=JobState.QUEUED), JobState.CANCELLED)

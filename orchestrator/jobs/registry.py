@@ -37,13 +37,17 @@ class JobContext:
     def cancel_requested(self) -> bool:
         return self.cancel.is_set()
 
-    def check(self) -> None:
-        """Raises LeaseLost, Cancelled or Stopped if one of them holds. Call it at every step."""
+    def check(self, *, is_draining: bool = False) -> None:
+        """Raises LeaseLost, Cancelled or Stopped if one of them holds. Call it at every step.
+
+        `is_draining`: the handler begins nothing new and ends within `DRAIN_S` of the stop, so the
+        stop is left out.
+        """
         if self.lost.is_set():
             raise LeaseLost(f"attempt {self.fence.attempt} of job {self.job_id} lost its lease")
         if self.cancel.is_set():
             raise Cancelled(f"job {self.job_id} was cancelled")
-        if self.stop.is_set():
+        if self.stop.is_set() and not is_draining:
             raise Stopped("the worker shuts down")
 
     def wait(self, seconds: float) -> None:

@@ -21,7 +21,8 @@ from pathlib import Path
 
 POLL_S = 0.1
 STOP_S = 10.0
-"""From SIGTERM to SIGKILL: long enough for a job to give its lease back at its next step."""
+"""From SIGTERM to SIGKILL, beside what `drain_s` gives: a job gives its lease back at its next
+step."""
 _STEADY_S = 30.0
 _ASK_AGAIN_S = 0.2
 _LOG_BYTES = 20_000_000
@@ -52,6 +53,8 @@ class Supervisor:
     cwd: Path
     log_folder: Path
     say: Callable[[str], None]
+    drain_s: float = 0.0
+    """How long children may go on with what they do once they are told to stop."""
     stop: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -108,7 +111,7 @@ class Supervisor:
         running = [child.process for child in self.children if child.process is not None]
         for process in running:
             _signal_group(process, signal.SIGTERM)
-        deadline_s = time.monotonic() + STOP_S
+        deadline_s = time.monotonic() + STOP_S + self.drain_s
         for process in running:
             try:
                 process.wait(timeout=max(0.0, deadline_s - time.monotonic()))

@@ -2,8 +2,9 @@
 
 A run's worker thread reads what is needed, then runs the loop. Rollouts that have no result yet are
 attempted; the others are facts. Each waits for a slot of an environment server (`admission`) before
-it begins. The loop is interrupted by cancel, stop or a lost lease; what has no result then stays
-open. A run ends when no rollout is open.
+it begins. The loop is interrupted by cancel or a lost lease; what has no result then stays open. A
+worker that stops begins no further rollout and lets those that have begun come to their end, for
+`DRAIN_S` at most. A run ends when no rollout is open.
 """
 
 from __future__ import annotations
@@ -107,8 +108,12 @@ async def _run_all(prepared: Prepared, gate: Gate, ctx: JobContext) -> None:
             pk: FunctionSupport(client, models[pk].supports_tools) for pk, client in clients.items()
         }
 
+        drain = Drain(ctx)
+
         async def one(plan: RolloutPlan) -> None:
             async with slots:
+                if drain.is_on:
+                    return
                 pk = plan.model.pk
                 conversation = conversation_for(prepared, clients[pk], support[pk], plan)
                 if purse is not None:
@@ -120,13 +125,14 @@ async def _run_all(prepared: Prepared, gate: Gate, ctx: JobContext) -> None:
                         price_out=plan.model.price_out_usd_per_mtok,
                     )
                 rollout = AgentRollout(plan, conversation, recorder, remarks, services)
-                await _attempt(rollout, plan, gate, recorder, announce)
+                drain.note(rollout)
+                await _attempt(rollout, plan, gate, recorder, announce, drain)
                 if remarks.is_fresh:
                     await recorder.record(Write(remarks.store))
 
         try:
             async with asyncio.TaskGroup() as group:
-                watch = group.create_task(_watch(prepared.run, gate, recorder, ctx))
+                watch = group.create_task(_watch(prepared.run, gate, recorder, drain))
                 async with asyncio.TaskGroup() as rollouts:
                     for plan in prepared.plans:
                         rollouts.create_task(one(plan))
@@ -170,12 +176,46 @@ def _leaves(group: BaseExceptionGroup[Any]) -> list[Exception]:
     return leaves
 
 
-async def _watch(run: Run, gate: Gate, recorder: Recorder, ctx: JobContext) -> None:
+class Drain:
+    """The end of a worker that stops: rollouts that wait are left, those that have begun go on."""
+
+    def __init__(self, ctx: JobContext) -> None:
+        self._ctx = ctx
+        self._tasks: dict[asyncio.Task[Any], AgentRollout] = {}
+        self._ends_at: float | None = None
+
+    @property
+    def is_on(self) -> bool:
+        return self._ctx.stop.is_set()
+
+    def note(self, rollout: AgentRollout) -> None:
+        """Called in the task that drives the rollout."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks[task] = rollout
+        task.add_done_callback(self._tasks.pop)
+
+    def check(self) -> None:
+        """Raises LeaseLost, Cancelled, and Stopped once the time is over."""
+        self._ctx.check(is_draining=True)
+        if not self.is_on:
+            return
+        now = asyncio.get_running_loop().time()
+        if self._ends_at is None:
+            self._ends_at = now + settings.DRAIN_S
+            for task, rollout in self._tasks.items():
+                if not rollout.has_begun:
+                    task.cancel()
+        if now >= self._ends_at:
+            self._ctx.check()
+
+
+async def _watch(run: Run, gate: Gate, recorder: Recorder, drain: Drain) -> None:
     """Ends the loop when it should end, and tells how full the servers are."""
     loop = asyncio.get_running_loop()
     told, tell_at = None, loop.time()
     while True:
-        ctx.check()
+        drain.check()
         await asyncio.sleep(WATCH_S)
         usage = gate.usage()
         if usage != told and loop.time() >= tell_at:
@@ -193,7 +233,12 @@ def conversation_for(
 
 
 async def _attempt(
-    rollout: AgentRollout, plan: RolloutPlan, gate: Gate, recorder: Recorder, announce: Announce
+    rollout: AgentRollout,
+    plan: RolloutPlan,
+    gate: Gate,
+    recorder: Recorder,
+    announce: Announce,
+    drain: Drain,
 ) -> None:
     """The boundary around one rollout: whatever it does, its neighbours go on."""
 
@@ -201,7 +246,7 @@ async def _attempt(
         await _record_failure(plan.rollout, recorder, announce, cause, message)
 
     try:
-        await _admit(rollout, plan, gate, announce)
+        await _admit(rollout, plan, gate, announce, drain)
     except (LeaseLost, Cancelled, Stopped):
         raise
     except SlotRetractedError:
@@ -222,11 +267,15 @@ async def _attempt(
         await record_failure("internal", f"{type(exc).__name__}: {exc}")
 
 
-async def _admit(rollout: AgentRollout, plan: RolloutPlan, gate: Gate, announce: Announce) -> None:
+async def _admit(
+    rollout: AgentRollout, plan: RolloutPlan, gate: Gate, announce: Announce, drain: Drain
+) -> None:
     """Waits for a slot and runs; again if the server did not have it after all."""
     number: int | None = None
     for last in range(MAX_ADMISSIONS):
         async with admitted(gate, rollout.queued, number) as lease:
+            if drain.is_on and not rollout.has_begun:
+                return
             try:
                 # The wait for a slot does not count: it is the neighbours' time.
                 async with asyncio.timeout(plan.settings.episode_timeout_s):

@@ -132,6 +132,8 @@ class AgentRollout:
         self._asked_at = time.monotonic()
         self._reconnects = 0
         self._lease: Lease | None = None
+        self.has_begun = False
+        """Whether it has had a slot."""
 
     async def queued(self, position: int, usage: Usage) -> None:
         """It waits for a slot of ours."""
@@ -153,7 +155,7 @@ class AgentRollout:
         Raises LeaseLost, SlotRetractedError (ask for another slot and call again), and whatever
         interrupts the task; any other failure is recorded.
         """
-        self._lease = lease
+        self._lease, self.has_begun = lease, True
         await self._record.begin(
             self._messages(self._rollout.task.prompt)[:-1], model=self._plan.model
         )

@@ -164,7 +164,7 @@ class Attempt:
         lease.release(self.ctx.fence)
 
     def join(self) -> None:
-        self.thread.join(timeout=20)
+        self.thread.join(timeout=60)
         assert not self.thread.is_alive()
 
 
@@ -199,7 +199,7 @@ def attempt(run: Run) -> Iterator[Attempt]:
         yield made
     finally:
         ctx.stop.set()
-        made.thread.join(timeout=20)
+        made.thread.join(timeout=60)
 
 
 def wait_asked(model: ScriptedModel, n: int) -> None:

@@ -75,6 +75,7 @@ class Command(BaseCommand):
             cwd=settings.BASE_DIR,
             log_folder=settings.DATA_DIR / "logs",
             say=self.say,
+            drain_s=settings.DRAIN_S,
         )
         for signum in (signal.SIGINT, signal.SIGTERM):
             signal.signal(signum, lambda *_: supervisor.stop.set())
