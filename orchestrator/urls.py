@@ -3,10 +3,11 @@ from __future__ import annotations
 from django.contrib import admin
 from django.urls import include, path
 
-from orchestrator.operating.views import healthz, metrics
+from orchestrator.operating.views import healthz, metrics, readyz
 
 urlpatterns = [
     path("healthz", healthz, name="healthz"),
+    path("readyz", readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),
     path("accounts/", include("orchestrator.projects.urls")),
     path("admin/", admin.site.urls),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 
-from orchestrator.operating import exposition
+from orchestrator.operating import exposition, parts
 from orchestrator.operating.access import may_look_inside
 
 
@@ -19,6 +21,20 @@ def healthz(request: HttpRequest) -> JsonResponse:
     except DatabaseError:
         return JsonResponse({"status": "no database"}, status=503)
     return JsonResponse({"status": "ok"})
+
+
+@require_safe
+def readyz(request: HttpRequest) -> JsonResponse:
+    """Whether this process can serve: 503 if not. `degraded`: it can, and something waits."""
+    states = parts.watch.states()
+    level = parts.worst(states)
+    told: dict[str, object] = {"status": _WORDS[level]}
+    if may_look_inside(request):
+        told["parts"] = [asdict(state) for state in states]
+    return JsonResponse(told, status=503 if level == "down" else 200)
+
+
+_WORDS: dict[parts.Level, str] = {"ok": "ready", "degraded": "degraded", "down": "not ready"}
 
 
 @require_safe

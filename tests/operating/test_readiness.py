@@ -1,0 +1,125 @@
+"""`/readyz`: parts that are tried for real, each with a deadline."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from orchestrator import measures
+from orchestrator.operating import parts
+from orchestrator.operating.parts import Away, Part, State, Watch, worst
+from orchestrator.processes.beating import Beating
+from orchestrator.processes.models import Process
+
+
+@pytest.fixture
+def ready(monkeypatch: pytest.MonkeyPatch) -> Callable[[Client], Any]:
+    """Asks an own watch that remembers nothing."""
+
+    def ask(client: Client, host: str = "localhost") -> Any:
+        monkeypatch.setattr(parts, "watch", Watch(deadline_s=60))
+        address = "127.0.0.1" if host == "localhost" else "192.0.2.1"
+        return client.get("/readyz", HTTP_HOST=host, REMOTE_ADDR=address)
+
+    return ask
+
+
+@pytest.fixture
+def swept() -> Iterator[None]:
+    measures.SWEPT_AT.set_to_current_time()
+    yield
+    measures.SWEPT_AT.set(0)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_missing_without_workers_is_told_and_pages_are_served(
+    client: Client, ready: Callable[[Client], Any]
+) -> None:
+    answer = ready(client)
+
+    assert answer.status_code == 200
+    assert answer.json()["status"] == "degraded"
+    told = {part["name"]: part for part in answer.json()["parts"]}
+    assert told["database"]["level"] == "ok" and "committed" in told["database"]["text"]
+    assert {name for name, part in told.items() if part["level"] == "degraded"} == {
+        "workers",
+        "sweep",
+    }
+    assert "default" in told["workers"]["text"]
+    assert not Process.objects.exists(), "the probe leaves nothing behind"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("swept")
+def test_with_all_parts_it_is_ready(client: Client, ready: Callable[[Client], Any]) -> None:
+    Beating("worker", queues=["default", "rollouts", "gpu"], slots=4).beat()
+    Beating("sweep").beat()
+
+    answer = ready(client)
+
+    assert answer.json() == {"status": "ready", "parts": answer.json()["parts"]}
+    assert {part["level"] for part in answer.json()["parts"]} == {"ok"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_strangers_learn_whether_and_not_why(
+    client: Client, ready: Callable[..., Any], settings: Any
+) -> None:
+    settings.ALLOWED_HOSTS = ["*"]
+    answer = ready(client, host="switchback.example")
+
+    assert answer.json() == {"status": "degraded"}
+
+
+def test_a_part_that_hangs_is_away_and_is_asked_once() -> None:
+    asked, release = [], threading.Event()
+
+    def hangs() -> str:
+        asked.append(1)
+        release.wait(60)
+        return "back"
+
+    watch = Watch([Part("slow", True, hangs)], deadline_s=0.05)
+    first = watch.states()
+    watch._asked_s = float("-inf")
+    again = watch.states()
+    release.set()
+
+    assert first == again == [State("slow", "down", "no answer within 0.05 s")]
+    watch._deadline_s, watch._asked_s = 60, float("-inf")
+    assert watch.states() == [State("slow", "ok", "back")]
+    assert len(asked) == 1
+
+
+def test_a_part_that_is_not_needed_leaves_the_process_serving() -> None:
+    def away() -> str:
+        raise Away("gone")
+
+    needed, other = Part("a", True, away), Part("b", False, away)
+
+    assert worst(Watch([needed, other]).states()) == "down"
+    assert worst(Watch([other]).states()) == "degraded"
+
+
+def test_answers_are_kept_for_a_moment() -> None:
+    asked: list[int] = []
+
+    def look() -> str:
+        asked.append(1)
+        return "well"
+
+    watch = Watch([Part("a", True, look)])
+
+    assert watch.states() is watch.states()
+    assert len(asked) == 1
+
+
+def test_a_read_only_data_folder_is_down(tmp_path: Any, settings: Any) -> None:
+    settings.DATA_DIR = tmp_path / "absent"
+    states = Watch([Part("data folder", True, parts.data_folder)]).states()
+
+    assert states[0].level == "down" and "absent" in states[0].text
