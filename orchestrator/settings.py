@@ -75,6 +75,7 @@ INSTALLED_APPS = [
     "orchestrator.apps.OrchestratorConfig",
     "orchestrator.processes",
     "orchestrator.projects",
+    "orchestrator.blobs",
     "orchestrator.jobs",
     "orchestrator.events",
     "rubrics",
@@ -94,6 +95,7 @@ INSTALLED_APPS = [
     "orchestrator.traces",
     "orchestrator.review",
     "orchestrator.webhooks",
+    "orchestrator.keeping",
     "orchestrator.api",
     "orchestrator.web",
 ]

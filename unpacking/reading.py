@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -83,6 +84,15 @@ class Archive:
         """Each wanted file with its whole content. Raises ArchiveRefused."""
         for path, chunks in self.streams():
             yield Member(path, b"".join(chunks))
+
+    def by_path(self) -> dict[str, Callable[[], Iterator[bytes]]]:
+        """What gives the chunks of each wanted file, in any order. Of a zip only: a tar has none.
+
+        Raises ArchiveRefused.
+        """
+        with _foreign():
+            entries = list(self._entries)
+        return {entry.path: partial(self._chunks, entry) for entry in entries}
 
     def extract(self, folder: Path) -> list[str]:
         """Writes the wanted files below `folder`, which is empty; returns their paths.

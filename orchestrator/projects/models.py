@@ -128,6 +128,8 @@ class ProjectLimits(models.Model):
     rollouts_per_day = models.PositiveIntegerField(null=True, blank=True)
     usd_per_day = models.FloatField(null=True, blank=True)
     """On rollouts, by the prices of their endpoints."""
+    storage_bytes = models.PositiveBigIntegerField(null=True, blank=True)
+    """Of all that the project keeps, as `orchestrator.projects.storage` reads it."""
 
     class Meta:
         verbose_name = "limits"
@@ -135,6 +137,28 @@ class ProjectLimits(models.Model):
 
     def __str__(self) -> str:
         return f"limits of {self.project_id}"
+
+
+class ProjectUse(models.Model):
+    """Bytes of one kind that a project has, as last measured by `orchestrator.keeping.use`."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="use")
+    part = models.CharField(max_length=12)
+    """A name of `projects.storage.PARTS`."""
+    bytes = models.PositiveBigIntegerField(default=0)
+    up_to = models.BigIntegerField(default=0)
+    """Key of the newest row that is counted: rows are only added between two full measures."""
+    measured_at = models.DateTimeField()
+    full_at = models.DateTimeField()
+    """Of the last measure from nothing."""
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "part"], name="one_use_of_a_part")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.bytes} bytes"
 
 
 class AuditEntry(models.Model):
