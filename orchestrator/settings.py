@@ -257,6 +257,12 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
 # Of one token or signed-in user, on average; bursts may take a minute's worth at once. 0: no limit.
 API_REQUESTS_PER_MINUTE = env_int("SWITCHBACK_API_REQUESTS_PER_MINUTE", default=3000)
 
+# Ingest that a web process stores at a time, and events that may wait for the full-text index;
+# above that the answer is 429 with Retry-After. 0 events: no limit.
+INGEST_REQUESTS = env_int("SWITCHBACK_INGEST_REQUESTS", default=12)
+INGEST_BYTES = env_int("SWITCHBACK_INGEST_BYTES", default=256 * 2**20)
+INGEST_BACKLOG = env_int("SWITCHBACK_INGEST_BACKLOG", default=500_000)
+
 # Requests that a web process works on at a time; the others wait.
 WEB_THREADS = env_int("SWITCHBACK_WEB_THREADS", default=16)
 

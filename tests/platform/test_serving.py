@@ -1,0 +1,136 @@
+"""The handler of the web process: in one thread, from the pool, with the product's answers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from asgiref.sync import iscoroutinefunction
+from django.core.signals import request_finished, request_started
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.test import override_settings
+from django.urls import path
+
+from orchestrator import serving
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+threads: dict[str, str] = {}
+streamed: list[str] = []
+
+
+def seen(name: str) -> None:
+    threads[name] = threading.current_thread().name
+
+
+def watch(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
+    assert not iscoroutinefunction(get_response)
+
+    def call(request: HttpRequest) -> Any:
+        seen("middleware")
+        return get_response(request)
+
+    return call
+
+
+def plain(request: HttpRequest) -> HttpResponse:
+    seen("view")
+    return HttpResponse(request.body + b"!")
+
+
+async def chunks() -> AsyncIterator[bytes]:
+    try:
+        yield b"one"
+        await asyncio.Event().wait()  # until the client leaves
+    finally:
+        streamed.append("ended")
+
+
+def stream(request: HttpRequest) -> StreamingHttpResponse:
+    return StreamingHttpResponse(chunks())
+
+
+def broken(request: HttpRequest) -> HttpResponse:
+    raise RuntimeError("the view breaks")
+
+
+urlpatterns = [path("plain", plain), path("stream", stream), path("broken", broken)]
+here = override_settings(
+    ROOT_URLCONF=__name__, MIDDLEWARE=[f"{__name__}.watch"], ALLOWED_HOSTS=["*"]
+)
+
+
+async def ask(
+    handler: serving.Handler,
+    path: str,
+    *,
+    method: str = "POST",
+    body: bytes = b"",
+    leave: asyncio.Event | None = None,
+) -> list[Any]:
+    sent: list[Any] = []
+    coming = [{"type": "http.request", "body": body}]
+
+    async def receive() -> Any:
+        if coming:
+            return coming.pop()
+        await (leave or asyncio.Event()).wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if leave is not None and message.get("body") == b"one":
+            leave.set()
+
+    scope = {"type": "http", "method": method, "path": path, "headers": [], "query_string": b""}
+    await handler(scope, receive, send)
+    return sent
+
+
+@here
+def test_the_whole_request_has_one_thread_of_the_pool() -> None:
+    def started(**_: Any) -> None:
+        seen("started")
+
+    def finished(**_: Any) -> None:
+        seen("finished")
+
+    request_started.connect(started)
+    request_finished.connect(finished)
+    try:
+        start, body = asyncio.run(ask(serving.Handler(), "/plain", body=b"hello"))
+    finally:
+        request_started.disconnect(started)
+        request_finished.disconnect(finished)
+    assert start["status"] == 200
+    assert body["body"] == b"hello!"
+    assert set(threads) == {"middleware", "view", "started", "finished"}
+    assert len(set(threads.values())) == 1
+    assert threads["view"].startswith("request")
+
+
+@here
+def test_a_stream_ends_when_its_client_leaves() -> None:
+    async def run() -> list[Any]:
+        return await ask(serving.Handler(), "/stream", leave=asyncio.Event())
+
+    sent = asyncio.run(run())
+    assert [message.get("body") for message in sent[1:]] == [b"one"]
+    assert streamed == ["ended"]
+
+
+@here
+def test_a_view_that_breaks_is_an_answer() -> None:
+    assert asyncio.run(ask(serving.Handler(), "/broken"))[0]["status"] == 500
+
+
+def test_files_and_their_headers_come_through_the_chain() -> None:
+    sent = asyncio.run(ask(serving.Handler(), "/static/css/tokens.css", method="GET"))
+    headers = {name.lower(): value for name, value in sent[0]["headers"]}
+    assert sent[0]["status"] == 200
+    assert headers[b"content-type"].startswith(b"text/css")
+    assert headers[b"x-content-type-options"] == b"nosniff"
+    assert b"--" in b"".join(message.get("body", b"") for message in sent[1:])
