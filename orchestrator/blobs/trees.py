@@ -63,17 +63,31 @@ def fetch_tree(store: BlobStore, tree: str, folder: Path) -> None:
 
     Any number of processes may fetch the same. Raises BlobMissing, BlobDamaged, OSError.
     """
-    if folder.is_dir():
+    if not folder.is_dir():
+        fetch_files(store, files_of(store, tree), folder)
+
+
+def fetch_files(
+    store: BlobStore, files: list[dict[str, Any]], folder: Path, *, is_replacing: bool = False
+) -> None:
+    """The same of files as `files_of` lists them; nothing is made of none.
+
+    `is_replacing`: instead of one that is there; whoever reads it meanwhile has what was.
+    """
+    if not files:
         return
     draft = folder.with_name(f".{folder.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    aside = draft.with_name(f"{draft.name}.old")
     try:
         draft.mkdir(parents=True)
-        for each in files_of(store, tree):
+        for each in files:
             path = draft / each["path"]
             path.parent.mkdir(parents=True, exist_ok=True)
             with store.local(each["sha256"]) as found:
                 shutil.copyfile(found, path)
             path.chmod(0o755 if each["run"] else 0o644)
+        if is_replacing and folder.is_dir():
+            folder.rename(aside)
         try:
             draft.rename(folder)
         except OSError:
@@ -81,6 +95,19 @@ def fetch_tree(store: BlobStore, tree: str, folder: Path) -> None:
                 raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def fetch_file(store: BlobStore, sha256: str, path: Path) -> None:
+    """Makes a file of a blob, whole or not at all."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with store.local(sha256) as found:
+            shutil.copyfile(found, draft)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def blobs_of(store: BlobStore, tree: str) -> set[str]:
