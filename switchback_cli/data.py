@@ -59,7 +59,7 @@ def import_(
             if isinstance(value, int) and not isinstance(value, bool):
                 totals[name] = totals.get(name, 0) + value
             elif isinstance(value, list):
-                refused += [item for item in value if isinstance(item, dict) and "error" in item]
+                refused += [item for item in value if isinstance(item, dict)]
     told = ", ".join(f"{value:,} {name}" for name, value in totals.items())
     say(at.console, told or "Nothing to send.")
     for item in refused[:10]:

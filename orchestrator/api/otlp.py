@@ -18,6 +18,7 @@ from rest_framework.exceptions import UnsupportedMediaType, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from orchestrator.api.admission import admitted
 from orchestrator.api.base import Endpoint
 from orchestrator.api.bodies import read_body
 from orchestrator.api.traces import BODY_BYTES
@@ -42,12 +43,14 @@ class OtlpTraces(Endpoint):
         form = request._request.content_type
         if form not in (PROTOBUF, JSON):
             raise UnsupportedMediaType(form or "", f"Content-Type: accepts {PROTOBUF} or {JSON}.")
-        body = read_body(request, limit=BODY_BYTES, named="of one request")
-        try:
-            items = read_protobuf(body) if form == PROTOBUF else read_json(body)
-        except ValueError as error:
-            raise ValidationError({"body": [str(error)[:300]]}) from error
-        answer = _answer(ingest(project=project, items=items))
+        with admitted(request) as counted:
+            body = read_body(request, limit=BODY_BYTES, named="of one request")
+            counted(len(body))
+            try:
+                items = read_protobuf(body) if form == PROTOBUF else read_json(body)
+            except ValueError as error:
+                raise ValidationError({"body": [str(error)[:300]]}) from error
+            answer = _answer(ingest(project=project, items=items))
         if form == PROTOBUF:
             return HttpResponse(answer.SerializeToString(), content_type=PROTOBUF)
         told: dict[str, Any] = MessageToDict(answer)

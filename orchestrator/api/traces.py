@@ -12,6 +12,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from orchestrator.api.admission import admitted
 from orchestrator.api.base import Endpoint
 from orchestrator.api.bodies import read_body
 from orchestrator.projects.access import project_for_edit
@@ -46,16 +47,18 @@ class Ingest(Endpoint):
     def post(self, request: Request, project_id: int) -> Response:
         """JSON lines (`application/x-ndjson`), or a JSON list; committed before the answer."""
         project = project_for_edit(request.user, project_id)
-        body = read_body(request, limit=BODY_BYTES, named="of one request")
-        if (request._request.content_type or "") == "application/json":
-            try:
-                items = read_batch(body)
-            except (ValueError, TooDeep, RecursionError) as error:
-                text = str(error)[:300] or "nested too deeply"
-                raise ValidationError({"body": [f"is no list of events: {text}"]}) from error
-        else:
-            items = list(read_lines(body))
-        outcome = ingest(project=project, items=items, resolve=writable_project(request.user))
+        with admitted(request) as counted:
+            body = read_body(request, limit=BODY_BYTES, named="of one request")
+            counted(len(body))
+            if (request._request.content_type or "") == "application/json":
+                try:
+                    items = read_batch(body)
+                except (ValueError, TooDeep, RecursionError) as error:
+                    text = str(error)[:300] or "nested too deeply"
+                    raise ValidationError({"body": [f"is no list of events: {text}"]}) from error
+            else:
+                items = list(read_lines(body))
+            outcome = ingest(project=project, items=items, resolve=writable_project(request.user))
         return Response(outcome.as_json())
 
 

@@ -35,3 +35,15 @@ class Event(models.Model):
 
     def __str__(self) -> str:
         return f"{self.stream_id}#{self.seq} {self.kind}"
+
+
+class WaitingWords(models.Model):
+    """Events of a stream that the full-text index lacks yet, written in their transaction."""
+
+    stream = models.ForeignKey(Stream, on_delete=models.CASCADE, related_name="+", db_index=False)
+    first_seq = models.PositiveBigIntegerField()
+    last_seq = models.PositiveBigIntegerField()
+    at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"{self.stream_id}#{self.first_seq}-{self.last_seq}"

@@ -68,10 +68,17 @@ def append(*, stream_id: int, items: Sequence[NewEvent], fence: Fence | None = N
 
 
 def append_many(
-    *, batches: Mapping[int, Sequence[NewEvent]], fence: Fence | None = None
+    *,
+    batches: Mapping[int, Sequence[NewEvent]],
+    fence: Fence | None = None,
+    words_later: bool = False,
 ) -> dict[int, int]:
-    """Appends to several streams in one transaction, all or nothing; the last sequence of each."""
-    return _append(batches, fence)
+    """Appends to several streams in one transaction, all or nothing; the last sequence of each.
+
+    `words_later`: search finds them once `orchestrator.events.indexing` has come by; `search` of
+    the events is not read then, but what their kind's source tells.
+    """
+    return _append(batches, fence, words_later=words_later)
 
 
 def append_at_once(*, batches: Mapping[int, Sequence[NewEvent]], fence: Fence) -> dict[int, int]:
@@ -103,8 +110,10 @@ def append_at_once(*, batches: Mapping[int, Sequence[NewEvent]], fence: Fence) -
     return last_seqs
 
 
-def _append(batches: Mapping[int, Sequence[NewEvent]], fence: Fence | None) -> dict[int, int]:
-    prepared = _prepared(batches)
+def _append(
+    batches: Mapping[int, Sequence[NewEvent]], fence: Fence | None, *, words_later: bool = False
+) -> dict[int, int]:
+    prepared = _prepared(batches, words_later=words_later)
     with transaction.atomic(savepoint=False), connection.cursor() as cursor:
         if fence is not None:
             hold_fence(fence)
@@ -114,6 +123,8 @@ def _append(batches: Mapping[int, Sequence[NewEvent]], fence: Fence | None) -> d
             return cursor.fetchall() if cursor.description else ()
 
         last_seqs = _written(prepared, execute)
+        if words_later:
+            _put_off(batches, last_seqs, execute)
         _notify(last_seqs)
         for stream_id, items in batches.items():
             for seq, item in enumerate(items, start=last_seqs[stream_id] - len(items) + 1):
@@ -128,14 +139,38 @@ Execute = Callable[[str, Sequence[Any]], Sequence[Any]]
 """Runs a statement and gives its rows."""
 
 
-def _prepared(batches: Mapping[int, Sequence[NewEvent]]) -> Prepared:
+def _prepared(batches: Mapping[int, Sequence[NewEvent]], *, words_later: bool = False) -> Prepared:
     return {
         stream_id: [
-            (item.kind, storable(item), event_words(item.kind, item.search or item.payload))
+            (
+                item.kind,
+                storable(item),
+                [] if words_later else event_words(item.kind, item.search or item.payload),
+            )
             for item in items
         ]
         for stream_id, items in batches.items()
     }
+
+
+def _put_off(
+    batches: Mapping[int, Sequence[NewEvent]], last_seqs: Mapping[int, int], execute: Execute
+) -> None:
+    now = connection.ops.adapt_datetimefield_value(timezone.now())
+    ranges = [
+        (stream_id, first, min(first + _WAITING_AT_ONCE - 1, last_seqs[stream_id]), now)
+        for stream_id, items in batches.items()
+        for first in range(
+            last_seqs[stream_id] - len(items) + 1, last_seqs[stream_id] + 1, _WAITING_AT_ONCE
+        )
+    ]
+    for start in range(0, len(ranges), _ROWS_AT_ONCE):
+        chunk = ranges[start : start + _ROWS_AT_ONCE]
+        execute(
+            "INSERT INTO events_waitingwords (stream_id, first_seq, last_seq, at) VALUES"
+            f" {', '.join(['(%s, %s, %s, %s)'] * len(chunk))}",
+            [value for values in chunk for value in values],
+        )
 
 
 def _written(prepared: Prepared, execute: Execute) -> dict[int, int]:
@@ -178,6 +213,8 @@ def _written(prepared: Prepared, execute: Execute) -> dict[int, int]:
 _INSERT = "INSERT INTO events_event (stream_id, seq, kind, payload, at) VALUES"
 _ROW, _ROW_POSTGRESQL = "(%s, %s, %s, %s, %s)", "(%s, %s, %s, %s::jsonb, %s)"
 _ROWS_AT_ONCE = 200
+_WAITING_AT_ONCE = 100
+"""Events of one row of what waits for the index."""
 _STREAMS_AT_ONCE = 500
 """Of one statement; SQLite takes 32,766 parameters."""
 

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import Error, connection
 
 from orchestrator import measures
+from orchestrator.events.indexing import ask_again
 from orchestrator.jobs.services import end_leases_of_dead_workers, sweep
 
 log = structlog.get_logger(__name__)
@@ -26,10 +27,12 @@ def sweep_round(*, is_first: bool = False) -> int:
     """One sweep, or 0 at once if another process is sweeping."""
     if connection.vendor != "postgresql":
         end_leases_of_dead_workers()
+        ask_again()
         return sweep(is_first=is_first)
     if not _ask("SELECT pg_try_advisory_lock(%s)"):
         return 0
     try:
+        ask_again()
         return sweep(is_first=is_first)
     finally:
         _ask("SELECT pg_advisory_unlock(%s)")

@@ -17,10 +17,11 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
+from orchestrator.events import indexing
 from orchestrator.events.models import Stream
 from orchestrator.events.services import NewEvent, append_many
 from orchestrator.projects.models import Project
-from orchestrator.traces.exact import Number, dump, leaves, parse
+from orchestrator.traces.exact import dump, parse
 from orchestrator.traces.models import OutsideEvent, OutsideRollout, RefusedItem
 from orchestrator.traces.owners import digest, owners_of
 from orchestrator.traces.reading import (
@@ -64,7 +65,10 @@ class Outcome:
 def ingest(
     *, project: Project, items: Iterable[Item | Refused], resolve: Resolve | None = None
 ) -> Outcome:
-    """Stores what can be stored, in transactions of its own. Raises django.db.Error."""
+    """Stores what can be stored, in transactions of its own. Raises django.db.Error.
+
+    Words are found a little later: see `orchestrator.events.indexing`.
+    """
     outcome = Outcome()
     groups: dict[int, Named] = {}
     projects = {project.pk: project}
@@ -87,6 +91,8 @@ def ingest(
                 owners = owners_of(projects[project_id], list(part))
                 pairs = _stored([(owners[name], own) for name, own in part.items()], outcome)
             refused += [(project_id, *pair) for pair in pairs]
+    if outcome.accepted:
+        indexing.ask()
     if refused:
         _keep(refused)
     outcome.rejected = sorted((item for _, item, _ in refused), key=lambda item: item.index)
@@ -177,7 +183,7 @@ def _stored(
             tokens[stream_id] = (read, written)
     if not batches:
         return refused
-    last_seqs = append_many(batches=batches)
+    last_seqs = append_many(batches=batches, words_later=True)
     for stream_id, made in rows.items():
         for seq, row in enumerate(made, start=last_seqs[stream_id] - len(made) + 1):
             row.seq = seq
@@ -270,9 +276,7 @@ def _made(owner: OutsideRollout, key: str, item: Item) -> tuple[OutsideEvent, Ne
         "flags": row.flags,
         "position": item.seq,
     }
-    searched = [event.get("kind"), event.get("name"), event.get("content"), event.get("data")]
-    words = [leaf.token if isinstance(leaf, Number) else leaf for leaf in leaves(searched)]
-    return row, NewEvent(KIND, payload, search=words)
+    return row, NewEvent(KIND, payload)
 
 
 def said_in(content: Any) -> str:

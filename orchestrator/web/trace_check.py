@@ -13,6 +13,7 @@ from typing import Any
 from django.test import Client
 from django.urls import reverse
 
+from orchestrator.events.indexing import index_waiting
 from orchestrator.events.search import search_events
 from orchestrator.projects.models import Membership, Project, Role, User
 from orchestrator.runs.transcripts import transcript_of
@@ -242,6 +243,7 @@ class Checker:
 
     def _check_search(self, wanted: Any, told: Any, owner: OutsideRollout) -> list[str]:
         stream = owner.rollout.stream_id
+        index_waiting()
         counts = [len(search_events(owner.project_id, w["q"], stream_id=stream)) for w in wanted]
         return [
             f"{w['q']}: {n} hits" for w, n in zip(wanted, counts, strict=True) if n != w["hits"]

@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from orchestrator.events.indexing import index_waiting
 from orchestrator.events.search import search_events
 from orchestrator.projects.models import Project
 from orchestrator.runs.models import Rollout, TokenRow
@@ -58,6 +59,7 @@ def bring(project: Project, content: bytes | str, name: str = "file.json") -> Ro
     content = content.encode() if isinstance(content, str) else content
     imported = import_file(project=project, name=name, content=content)
     assert imported.outcome.rejected == []
+    index_waiting()
     [pk] = imported.rollouts
     return Rollout.objects.get(pk=pk)
 

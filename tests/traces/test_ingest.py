@@ -9,6 +9,7 @@ from django.urls import reverse
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.events.indexing import index_waiting
 from orchestrator.events.search import search_events
 from orchestrator.events.services import NewEvent, append, create_stream
 from orchestrator.projects.models import Role, User
@@ -97,6 +98,7 @@ def test_it_is_shown_found_graded_and_exported(people: People) -> None:
     structured = {"answer": {"total": 12.5, "items": ["x"]}}
     send(people, event(content="alpha <b>bold</b>", name="=1+1"), event(id="b", content=structured))
     owner = OutsideRollout.objects.get()
+    index_waiting()
     assert [h.seq for h in search_events(people.project.pk, "bold")] == [1]
     steps = transcript_of(owner.rollout).steps
     assert json.loads(steps[1].output) == structured
@@ -175,6 +177,7 @@ def test_words_lead_to_their_events(people: People) -> None:
         items=[NewEvent("action", {"text": "needle"})],
     )
     send(people, event(content="a needle"), event(id="b", content="hay"))
+    index_waiting()
     owner = OutsideRollout.objects.get()
     token = token_of(people, people.member, Role.VIEWER)
     told = Client().get(address, {"q": "needle"}, **token).json()

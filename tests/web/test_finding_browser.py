@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from orchestrator.events.indexing import index_waiting
 from orchestrator.events.services import NewEvent, append
 from orchestrator.projects.models import Project
 from orchestrator.traces.importing import import_file
@@ -30,6 +31,7 @@ def fill(project: Project) -> None:
     lines = [LINE, {**LINE, "content": "y" * 3_000}, {"rollout": "agent-7"}]
     content = "\n".join(map(json.dumps, lines)).encode()
     import_file(project=project, name="events.jsonl", content=content)
+    index_waiting()
 
 
 def test_search_and_imports_look_right_everywhere(page: Page, live_stack: LiveStack) -> None:

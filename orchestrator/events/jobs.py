@@ -1,0 +1,24 @@
+"""Job kinds of the log."""
+
+from __future__ import annotations
+
+import time
+
+from orchestrator.events.indexing import JOB_KIND, index_some
+from orchestrator.jobs.registry import JobContext, job_handler
+
+LINGER_S = 2.0
+"""Without new events, until the job ends: events come in streams, and each job is a row."""
+LONGEST_S = 60.0
+_PAUSE_S = 0.2
+
+
+@job_handler(JOB_KIND)
+def execute(ctx: JobContext) -> None:
+    started_s = busy_s = time.monotonic()
+    while (now_s := time.monotonic()) - busy_s < LINGER_S and now_s - started_s < LONGEST_S:
+        ctx.check()
+        if index_some():
+            busy_s = time.monotonic()
+        else:
+            ctx.wait(_PAUSE_S)
