@@ -93,6 +93,11 @@ def test_many_threads_write_and_nobody_is_refused(path: Path) -> None:
 
 
 def test_waits_for_another_process(path: Path) -> None:
+    def say_second() -> None:
+        connection = connected(path)
+        in_transaction(connection, "second")
+        connection.close()
+
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(path)],
         stdin=subprocess.PIPE,
@@ -101,15 +106,13 @@ def test_waits_for_another_process(path: Path) -> None:
     ) as other:
         assert other.stdout is not None and other.stdin is not None
         assert other.stdout.readline() == "held\n"
-        connection = connected(path)
-        waiting = threading.Thread(target=in_transaction, args=(connection, "second"))
+        waiting = threading.Thread(target=say_second)
         waiting.start()
         waiting.join(0.05)
         assert waiting.is_alive(), "the database is held"
         other.stdin.write("\n")
         other.stdin.flush()
         waiting.join(PATIENCE_S)
-        connection.close()
     assert words(path) == ["first", "second"]
 
 
