@@ -7,6 +7,7 @@ tables in one transaction: all of it is there in the end, or nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.db import connections, transaction
@@ -75,7 +76,7 @@ def load(alias: str, reader: Reader) -> None:
         raise DamagedError(f"The backup has tables that its migrations do not make: {missing[0]}.")
     with transaction.atomic(using=alias), connection.cursor() as cursor:
         # What the migrations themselves put there comes from the backup.
-        cursor.execute(f"TRUNCATE {', '.join(map(connection.ops.quote_name, sorted(have)))}")
+        clear(cursor, map(connection.ops.quote_name, sorted(have)))
         for table, columns in reader.manifest.columns.items():
             quoted = connection.ops.quote_name(table)
             statement = f"COPY {quoted} ({_listed(alias, columns)}) FROM STDIN"
@@ -87,6 +88,12 @@ def load(alias: str, reader: Reader) -> None:
                 raise DamagedError(f"{table} has {found:,} rows instead of {expected:,}.")
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         reset_sequences(cursor)
+
+
+def clear(cursor: Any, quoted: Iterable[str]) -> None:
+    """Empties tables that hold next to nothing. Not TRUNCATE, which fires triggers of its own."""
+    for table in quoted:
+        cursor.execute(f"DELETE FROM {table}")
 
 
 def reset_sequences(cursor: Any) -> None:
