@@ -26,6 +26,8 @@ from django.conf import settings
 
 from orchestrator.agents.errors import BridgeDown
 from orchestrator.agents.models import ModelEndpoint
+from orchestrator.blobs import sharing
+from orchestrator.blobs.errors import BlobError
 from orchestrator.projects.secrets import decrypt
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -148,8 +150,9 @@ def base_of(model: ModelEndpoint) -> str:
         return model.model
     pointer = Path(model.adapter_path) / POINTER_FILE
     try:
+        pointer = sharing.local(model.adapter_path) / POINTER_FILE
         return str(json.loads(pointer.read_text(encoding="utf-8"))["model"])
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, BlobError) as error:
         raise BridgeDown(f"{model.name}: {pointer} cannot be read ({error}).") from error
 
 

@@ -24,8 +24,8 @@ from orchestrator.projects.access import require
 from orchestrator.projects.models import Role, User
 from orchestrator.trainings.children import run_child
 from orchestrator.trainings.errors import TrainingRefused
+from orchestrator.trainings.folders import adapter_folder, fetched, folder_of, is_kept
 from orchestrator.trainings.keeper import adapter_name
-from orchestrator.trainings.queries import adapter_folder
 from orchestrator.trainings.remote import refuse_remote, where
 from training.jobs.folder import version_name
 from training.models import Checkpoint
@@ -65,6 +65,7 @@ def packed(checkpoint: Checkpoint) -> bytes:
             f"Step {checkpoint.step} is a whole model, too large to pack on request. Its files are "
             f"in {folder} on the training host."
         )
+    folder = fetched(folder)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for path in sorted(folder.iterdir()):
@@ -97,13 +98,13 @@ def merge(ctx: JobContext) -> None:
     """Runs `training.merge` in a process of its own and records what it says."""
     checkpoint = Checkpoint.objects.select_related("training_job").get(pk=ctx.spec["checkpoint_id"])
     job = checkpoint.training_job
-    out = Path(job.folder) / "merged" / version_name(checkpoint.step)
+    out = folder_of(job) / "merged" / version_name(checkpoint.step)
     out.parent.mkdir(parents=True, exist_ok=True)
     command = [
         job.manifest["execution"].get("interpreter") or sys.executable,
         *("-m", "training.merge"),
         *("--model", str(job.manifest["model"]["folder"])),
-        *("--adapter", str(adapter_folder(checkpoint))),
+        *("--adapter", str(fetched(adapter_folder(checkpoint)))),
         *("--out", str(out)),
     ]
     _, said = run_child(command, ctx=ctx, limit_s=MERGE_LIMIT_S, doing="merging")
@@ -138,7 +139,7 @@ def _record(checkpoint: Checkpoint, merge: dict[str, Any]) -> None:
 
 def _kept(checkpoint: Checkpoint) -> Path:
     folder = adapter_folder(checkpoint)
-    if not folder.is_dir():
+    if not is_kept(checkpoint):
         raise TrainingRefused(
             f"The weights of step {checkpoint.step} are not kept: only those of evaluated steps "
             "and of the last ones are."

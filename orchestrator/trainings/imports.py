@@ -12,6 +12,8 @@ from django.conf import settings
 from django.db import transaction
 
 from orchestrator.agents.models import EndpointKind, ModelEndpoint
+from orchestrator.blobs import sharing
+from orchestrator.blobs.errors import BlobError
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Project, Role, User
 from orchestrator.trainings.errors import TrainingRefused
@@ -44,6 +46,12 @@ def import_adapter(*, actor: User, project: Project, name: str, folder: Path) ->
         target.mkdir(parents=True)
         for file in (CONFIG, WEIGHTS):
             shutil.copyfile(folder / file, target / file)
+        try:
+            taken = sharing.take(target)
+        except BlobError as error:
+            raise TrainingRefused(f"The adapter cannot be stored: {error}") from error
+        if taken is not None:
+            sharing.record(taken)
         model.model, model.adapter_path = f"adapter-{model.pk}", str(target)
         model.save(update_fields=["model", "adapter_path"])
     return model

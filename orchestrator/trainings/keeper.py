@@ -25,9 +25,12 @@ from django.db import transaction
 from django.utils import timezone
 
 from optimizer.store import load_harness
+from orchestrator.blobs import sharing
+from orchestrator.blobs.errors import BlobError
 from orchestrator.environments.models import Split, Task
 from orchestrator.events.models import Event
 from orchestrator.events.services import Fence, NewEvent, append, hold_fence
+from orchestrator.jobs.errors import Retryable
 from orchestrator.jobs.registry import JobContext
 from orchestrator.runs.engine import execute_run
 from orchestrator.runs.limits import LimitReached
@@ -37,6 +40,7 @@ from orchestrator.trainings.alarms import raise_alarms
 from orchestrator.trainings.curves import pack
 from orchestrator.trainings.devices import environment_for
 from orchestrator.trainings.errors import TrainingError
+from orchestrator.trainings.folders import prepare, share, step_in
 from orchestrator.trainings.origins import Asked, origin_of
 from orchestrator.trainings.remote import key_for
 from orchestrator.trainings.rows import rows_of_run
@@ -72,7 +76,7 @@ def execute_training(*, job: TrainingJob, ctx: JobContext) -> None:
     if job.has_ended or job.job_id != ctx.job_id:
         return
     _mark_running(job, ctx.fence)
-    folder = Path(job.folder)
+    folder = prepare(job)
     client.submit(folder, Manifest.from_json(job.manifest))
     keeper = Keeper(job, folder, ctx)
     try:
@@ -345,6 +349,7 @@ class Keeper:
             )
         self._job.step, self._job.failures, self._busy = step, [], 0
         self._ctx.progress()
+        self._share()
 
     def _record_connected(self, event: dict[str, Any]) -> None:
         """What the probe of a Tinker server has found, of each attempt."""
@@ -361,12 +366,33 @@ class Keeper:
             hold_fence(self._ctx.fence)
             self._append([NewEvent("train.evaluated", payload)])
         self._evaluated.add(step)
+        self._share()
+
+    def _share(self) -> None:
+        """Lets other hosts go on from here; a store that is away is tried again at the next step,
+        and must be there at the end."""
+        try:
+            self._record_share()
+        except BlobError as error:
+            log.warning("step not shared", training_job=self._job.pk, error=str(error))
+
+    def _record_share(self) -> None:
+        step = step_in(self._folder)
+        taken = share(self._job)
+        if taken is not None:
+            with transaction.atomic():
+                hold_fence(self._ctx.fence)
+                sharing.record(taken, version=max(0, step))
 
     def _append(self, events: list[NewEvent]) -> None:
         append(stream_id=self._job.stream_id, items=events, fence=self._ctx.fence)
         self._origin.tell(events, self._ctx.fence)
 
     def _finish(self, status: client.JobStatus) -> None:
+        try:
+            self._record_share()
+        except BlobError as error:
+            raise Retryable(f"the result cannot be stored: {error}", delay_s=30.0) from error
         with transaction.atomic():
             hold_fence(self._ctx.fence)
             give_back(

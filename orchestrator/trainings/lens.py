@@ -18,7 +18,12 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 
+from orchestrator.blobs import sharing
+from orchestrator.blobs.errors import BlobError
+from orchestrator.blobs.services import is_shared
+from orchestrator.events.services import hold_fence
 from orchestrator.jobs import services as jobs
+from orchestrator.jobs.errors import Retryable
 from orchestrator.jobs.models import Job, JobState
 from orchestrator.jobs.registry import JobContext
 from orchestrator.projects.access import require
@@ -26,7 +31,7 @@ from orchestrator.projects.models import Role, User
 from orchestrator.runs.models import Rollout
 from orchestrator.trainings.children import run_child
 from orchestrator.trainings.errors import TrainingRefused
-from orchestrator.trainings.queries import adapter_folder
+from orchestrator.trainings.folders import adapter_folder, fetched, is_kept
 from orchestrator.trainings.remote import refuse_remote
 from training.models import Checkpoint
 
@@ -55,7 +60,7 @@ def checkpoints_for(rollout: Rollout) -> list[Checkpoint]:
     rows = known.select_related("training_job").order_by("-training_job_id", "step")
     mine = Q(training_job__model=rollout.run.model_id) | Q(promoted_as=rollout.run.model_id)
     mine |= Q(training_job__runs__run=rollout.run_id)
-    return [each for each in rows.filter(mine).distinct() if adapter_folder(each).is_dir()]
+    return [each for each in rows.filter(mine).distinct() if is_kept(each)]
 
 
 def start(*, actor: User, rollout: Rollout, checkpoint: Checkpoint) -> None:
@@ -64,7 +69,7 @@ def start(*, actor: User, rollout: Rollout, checkpoint: Checkpoint) -> None:
     Raises TrainingRefused.
     """
     require(actor, rollout.run.project, Role.EDITOR)
-    if not adapter_folder(checkpoint).is_dir():
+    if not is_kept(checkpoint):
         raise TrainingRefused(f"The weights of step {checkpoint.step} are not kept any more.")
     refuse_remote(checkpoint, "they cannot be asked for the surprise of each token here")
     sizes = [len(ids) for ids in rollout.token_rows.values_list("ids", flat=True)]
@@ -93,9 +98,9 @@ def cancel(*, actor: User, rollout: Rollout, checkpoint: Checkpoint) -> None:
 def view(rollout: Rollout, checkpoint: Checkpoint) -> LensView:
     key = _key(rollout, checkpoint)
     try:
-        told = json.loads(_file(key).read_text())
+        told = json.loads(fetched(_file(key)).read_text())
         return LensView(checkpoint, "done", rows={row["index"]: row for row in told["rows"]})
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TrainingRefused):
         found = _job(key)
     if found is None:
         return LensView(checkpoint, "none")
@@ -121,11 +126,19 @@ def look(ctx: JobContext) -> None:
         rows.unlink(missing_ok=True)
     if code or not out.exists():
         raise RuntimeError(_reason(said.strip().splitlines()))
+    try:
+        taken = sharing.take(out)
+    except BlobError as error:
+        raise Retryable(str(error), delay_s=10.0) from error
+    if taken is not None:
+        with transaction.atomic():
+            hold_fence(ctx.fence)
+            sharing.record(taken)
 
 
 def command_of(checkpoint: Checkpoint) -> list[str]:
     """What looks with these weights: an adapter on its base, or a whole model."""
-    job, trained = checkpoint.training_job, str(adapter_folder(checkpoint))
+    job, trained = checkpoint.training_job, str(fetched(adapter_folder(checkpoint)))
     program = job.manifest["execution"].get("interpreter") or sys.executable
     weights = ["--model", str(job.manifest["model"]["folder"]), "--adapter", trained]
     if job.trains_every_weight:
@@ -153,6 +166,9 @@ def _weights(checkpoint: Checkpoint) -> str:
     """Of base and adapter: names, sizes and times of the files, not their bytes, which a page
     would have to read whole."""
     digest = hashlib.sha256()
+    if is_shared():  # the same on every host
+        told = (checkpoint.pk, checkpoint.training_job.manifest_sha256, checkpoint.metrics)
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:20]
     folders = [adapter_folder(checkpoint)]
     folders.append(Path(checkpoint.training_job.manifest["model"]["folder"]))
     for folder in folders:

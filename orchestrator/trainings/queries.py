@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from django.db.models import Count, Max, Min, Q, QuerySet
@@ -15,6 +14,7 @@ from orchestrator.events.models import Event
 from orchestrator.grading.policies import rewards
 from orchestrator.runs.models import Rollout, RolloutState, Run
 from orchestrator.trainings.devices import devices
+from orchestrator.trainings.folders import is_kept
 from orchestrator.trainings.scheduling import current_plan, used_s
 from training.credit import group_advantages
 from training.models import (
@@ -152,7 +152,7 @@ class CheckpointRow:
     n_scored: int
     is_chosen: bool
     is_kept: bool
-    """Whether its adapter is still on disk."""
+    """Whether its adapter is still on disk, of this host or another."""
 
 
 def checkpoints_of(job: TrainingJob) -> list[CheckpointRow]:
@@ -181,13 +181,8 @@ def _row(checkpoint: Checkpoint, job: TrainingJob, found: TrainingRun | None) ->
         held_out=None if found is None else found.mean,
         n_scored=0 if found is None else found.n_scored,
         is_chosen=checkpoint.step == job.chosen_step,
-        is_kept=adapter_folder(checkpoint).is_dir(),
+        is_kept=is_kept(checkpoint),
     )
-
-
-def adapter_folder(checkpoint: Checkpoint) -> Path:
-    """In PEFT's format; gone once it is neither evaluated nor among the last."""
-    return Path(checkpoint.training_job.folder) / "publish" / f"v{checkpoint.step:04d}"
 
 
 # --- groups --------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from orchestrator.runs.models import ENDED_RUN_STATES, Run
 from orchestrator.runs.services import end_cancelled_run, end_failed_run
 from orchestrator.trainings.alarms import acknowledge_all
 from orchestrator.trainings.errors import TrainingRefused
+from orchestrator.trainings.folders import fetched
 from orchestrator.trainings.manifests import estimate_of, is_whole_model, manifest_of
 from orchestrator.trainings.origins import Work, origin_of
 from orchestrator.trainings.own import NAME as OWN
@@ -133,6 +134,8 @@ def check_work(work: Work) -> None:
             f"{work.model.name} is on a Tinker server, which computes at temperature 1: set the "
             f"sampling temperature to 1, it is {work.settings.temperature:g}."
         )
+    if work.model.adapter_path:
+        fetched(work.model.adapter_path)
     starts_whole = is_whole_model(work.model.adapter_path)
     if starts_whole and not work.settings.full_weights:
         raise TrainingRefused(

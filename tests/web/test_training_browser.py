@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from orchestrator.trainings.queries import adapter_folder
+from orchestrator.trainings.folders import adapter_folder
 from tests.base import make_people
 from tests.browser import sign_in
 from tests.live import LiveStack

@@ -24,10 +24,18 @@ from orchestrator.agents.models import ModelEndpoint
 from orchestrator.keeping.archive.manifest import MEMBER, Kept, Manifest
 from orchestrator.keeping.archive.places import Places
 from orchestrator.keeping.archive.references import EVENTS, FIELDS, NUMBERS, name_out, replaced
-from orchestrator.keeping.archive.tables import LEFT_OUT, TABLES, UNDER_WAY, Table, rows_of
+from orchestrator.keeping.archive.tables import (
+    LEFT_OUT,
+    TABLES,
+    UNDER_WAY,
+    Table,
+    label_of,
+    rows_of,
+    through,
+)
 from orchestrator.keeping.people import bare_name
 from orchestrator.projects.models import Project, User
-from orchestrator.trainings.queries import adapter_folder
+from orchestrator.trainings.folders import adapter_folder
 from training.models import Checkpoint
 
 BATCH = 2_000
@@ -102,19 +110,17 @@ class _Writer:
         while rows := list(found.filter(pk__gt=last).values_list("pk", *columns)[:BATCH]):
             last = rows[-1][0]
             people = self._lists(table, [row[0] for row in rows])
-            kept = []
             for key, *values in rows:
                 row = self._row(table, values)
                 if row is None:
                     continue
                 for each in table.people:
                     row[each.name] = people[each.name].get(key, [])
-                kept.append(key)
+                if table.model_name != "events.Event":  # which nothing names
+                    self._places.add(table.model_name, (key,))
                 if table.model_name == "events.Stream":
-                    self._ends[self._places.count(table.model_name) + len(kept)] = row["last_seq"]
+                    self._ends[self._places.count(table.model_name)] = row["last_seq"]
                 yield _line(row)
-            if table.model_name != "events.Event":  # which nothing names
-                self._places.add(table.model_name, kept)
             self._done += len(rows)
             self._report(self._done, str(table.model._meta.verbose_name_plural))
 
@@ -127,7 +133,10 @@ class _Writer:
                 if place is None and not each.null:
                     return None
                 value = place
-            row[each.name] = self._plain(table, each, value)
+            plain = self._plain(table, each, value)
+            if plain is None and value is not None and not each.null:
+                return None
+            row[each.name] = plain
         if table.model_name == "events.Event":
             row["payload"] = replaced(row["payload"], EVENTS.get(row["kind"], ()), self._places.of)
             if row["seq"] > self._ends.get(row["stream"], 0):
@@ -143,7 +152,7 @@ class _Writer:
         return row
 
     def _place(self, table: Table, each: models.Field[Any, Any], key: int) -> int | None:
-        to = each.related_model._meta.label  # type: ignore[union-attr]
+        to = label_of(each)
         if to == User._meta.label:
             return self._people.setdefault(key, len(self._people) + 1)
         return self._places.of(to, key)
@@ -163,8 +172,8 @@ class _Writer:
         """Places of the users in each list of users, by row."""
         found: dict[str, dict[int, list[int]]] = {each.name: {} for each in table.people}
         for each in table.people:
-            owner, user = each.m2m_field_name(), each.m2m_reverse_field_name()
-            rows = each.remote_field.through._base_manager.filter(**{f"{owner}__in": keys})
+            model, owner, user = through(each)
+            rows = model._base_manager.filter(**{f"{owner}__in": keys})
             for key, user_id in rows.order_by("pk").values_list(f"{owner}_id", f"{user}_id"):
                 place = self._people.setdefault(user_id, len(self._people) + 1)
                 found[each.name].setdefault(key, []).append(place)
