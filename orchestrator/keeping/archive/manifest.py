@@ -70,9 +70,10 @@ def read_manifest(text: bytes) -> Manifest:
             for name, kept in data.pop("members").items()
         }
         rows = {str(name): int(count) for name, count in data.pop("rows").items()}
+        data["project"] = str(data["project"])[:100]
         found = Manifest(**data, members=members, rows=rows)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ArchiveInvalid(f"{MEMBER} has another shape: {error}") from error
-    if not isinstance(found.project, str) or not found.project.strip():
+    if not found.project.strip():
         raise ArchiveInvalid(f"{MEMBER} has no name of a project.")
     return found

@@ -2,7 +2,7 @@
 
 Rows are written in batches, parents first, each batch in a transaction of its own; nobody is a
 member of the project until all of it is there. Whoever calls takes the half project away by
-`discard` after a failure, and before another attempt.
+`rows.discard` after a failure, and before another attempt.
 """
 
 from __future__ import annotations
@@ -15,30 +15,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.db import DatabaseError, connection, models, router, transaction
+from django.db import DatabaseError, models, transaction
 
 from optimizer.errors import HarnessInvalid
 from optimizer.harness import Harness
 from optimizer.models import Blob
 from orchestrator.agents.models import ModelEndpoint
+from orchestrator.events.models import Stream, WaitingWords
 from orchestrator.keeping.archive.manifest import MAX_BYTES, MEMBER, Manifest, read_manifest
 from orchestrator.keeping.archive.places import Places
 from orchestrator.keeping.archive.references import EVENTS, FIELDS, NUMBERS, name_in, replaced
-from orchestrator.keeping.archive.tables import TABLES, Table, rows_of
+from orchestrator.keeping.archive.rows import insert, trainings
+from orchestrator.keeping.archive.tables import TABLES, Table, label_of, through
 from orchestrator.keeping.archive.values import checked
 from orchestrator.keeping.archive.writing import PEOPLE, TEXTS, Report
 from orchestrator.keeping.errors import ArchiveInvalid
 from orchestrator.keeping.people import stand_in
 from orchestrator.projects.models import Project, User
-from rubrics.codec import RubricInvalid, content_hash, from_json
+from rubrics.codec import content_hash, from_json
+from rubrics.errors import RubricInvalid
 from training.models import Checkpoint, TrainingJob
 from unpacking import Archive, ArchiveRefused, Limits, open_archive
 
 LIMITS = Limits(members=20_000, total_bytes=64 * 2**30, ratio=400)
 MAX_LINE_BYTES = 64 * 2**20
 BATCH = 1_000
+MAX_KEY = 120
+"""Characters of the name of a curriculum."""
 
 
 def look_into(path: Path) -> Manifest:
@@ -70,26 +74,6 @@ def read_archive(
         return manifest
 
 
-def discard(project: Project) -> None:
-    """Takes away a half project with everything in it. Safe to call twice."""
-    for table in reversed(TABLES):
-        while keys := list(rows_of(table, project.pk).values_list("pk", flat=True)[:500]):
-            with transaction.atomic():
-                # Links within a table would hold one another.
-                for each in table.model._meta.concrete_fields:
-                    if each.is_relation and each.related_model is table.model and each.null:
-                        rows_of(table, project.pk).filter(pk__in=keys).update(**{each.name: None})
-                for each in table.people:
-                    owner = each.m2m_field_name()
-                    each.remote_field.through._base_manager.filter(
-                        **{f"{owner}__in": keys}
-                    ).delete()
-                found = table.model._base_manager.filter(pk__in=keys).order_by()
-                found._raw_delete(found.db)
-    User.objects.filter(username__endswith=f" (imported #{project.pk})", is_active=False).delete()
-    project.delete()
-
-
 @dataclass
 class _Line:
     number: int
@@ -117,6 +101,7 @@ class _Reader:
         for table in TABLES:
             self._read_table(table)
         self._texts.clear()
+        self._ask_for_words()
         self._place_folders()
         for name in self._manifest.members:
             if _is_file(name):
@@ -151,7 +136,7 @@ class _Reader:
             lists.append(line.row)
         try:
             with transaction.atomic():
-                keys = _insert(table, rows)
+                keys = insert(table, rows)
                 self._write_lists(table, keys, lists)
                 if table.model_name == "optimizer.HarnessVersion":
                     self._write_texts(rows)
@@ -196,7 +181,7 @@ class _Reader:
             values["payload"] = replaced(values.get("payload"), references, self._places.key)
         if table.model_name == "environments.Curriculum":
             key = name_in(values.get("key", ""), self._places.key, self._project.pk)
-            values["key"] = key[: table.model._meta.get_field("key").max_length]
+            values["key"] = key[:MAX_KEY]
         if table.ended and values.get("state") in table.ended.open:
             raise ArchiveInvalid(f"state is {values['state']!r}: nothing under way can come in.")
         if table.path == "project":
@@ -205,7 +190,7 @@ class _Reader:
         return table.model(**values), links
 
     def _key(self, each: models.Field[Any, Any], place: int) -> int:
-        to = each.related_model._meta.label  # type: ignore[union-attr]
+        to = label_of(each)
         if to == User._meta.label:
             return self._person(place)
         key = self._places.key(to, place)
@@ -234,11 +219,10 @@ class _Reader:
 
     def _write_lists(self, table: Table, keys: list[int], rows: list[dict[str, Any]]) -> None:
         for each in table.people:
-            through = each.remote_field.through
-            owner, user = each.m2m_field_name(), each.m2m_reverse_field_name()
-            through._base_manager.bulk_create(
+            model, owner, user = through(each)
+            model._base_manager.bulk_create(
                 [
-                    through(**{f"{owner}_id": key, f"{user}_id": self._person(place)})
+                    model(**{f"{owner}_id": key, f"{user}_id": self._person(place)})
                     for key, row in zip(keys, rows, strict=True)
                     for place in row.get(each.name, [])
                 ]
@@ -288,16 +272,30 @@ class _Reader:
                 raise ArchiveInvalid(f"{PEOPLE} line {line.number}: has no name.")
             self._people.append(stand_in(name, self._project.pk).pk)
 
+    def _ask_for_words(self) -> None:
+        """The full-text index follows, stream by stream, as that of ingested events does."""
+        ends = Stream.objects.filter(project=self._project, last_seq__gt=0)
+        WaitingWords.objects.bulk_create(
+            (
+                WaitingWords(stream_id=key, first_seq=first, last_seq=min(first + 399, last))
+                for key, last in ends.values_list("pk", "last_seq").iterator()
+                for first in range(1, last + 1, 400)
+            ),
+            batch_size=1_000,
+        )
+
     # --- files --------------------------------------------------------------------------------
 
     def _place_folders(self) -> None:
         for job in TrainingJob.objects.filter(project=self._project):
-            job.folder = str(Path(settings.DATA_DIR) / "training" / str(job.pk))
+            job.folder = str(trainings() / str(job.pk))
             job.save(update_fields=["folder"])
 
     def _read_file(self, name: str) -> None:
         _, place, file_name = name.split("/")
-        key = self._places.key("training.Checkpoint", int(place))
+        key = self._places.key("training.Checkpoint", int(place[:18]))
+        if key is None:
+            raise ArchiveInvalid(f"{name}: there is no such checkpoint.")
         checkpoint = Checkpoint.objects.select_related("training_job", "promoted_as").get(pk=key)
         folder = Path(checkpoint.training_job.folder) / "publish" / f"v{checkpoint.step:04d}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -305,7 +303,7 @@ class _Reader:
             for chunk in self._chunks(name):
                 file.write(chunk)
         if checkpoint.promoted_as is not None:
-            ModelEndpoint.objects.filter(pk=checkpoint.promoted_as_id).update(
+            ModelEndpoint.objects.filter(pk=checkpoint.promoted_as.pk).update(
                 adapter_path=str(folder)
             )
 
@@ -338,22 +336,6 @@ class _Reader:
             raise ArchiveInvalid(
                 f"{name} has {number:,} rows; the manifest says {self._manifest.rows.get(table)}."
             )
-
-
-def _insert(table: Table, rows: list[models.Model]) -> list[int]:
-    """As they are: `bulk_create` would put the time of now into fields that take it once."""
-    fields = [each for each in table.model._meta.concrete_fields if not each.primary_key]
-    key = table.model._meta.pk
-    manager = table.model._base_manager
-    using = router.db_for_write(table.model)
-    size = max(1, connection.ops.bulk_batch_size(fields, rows))  # type: ignore[arg-type]
-    keys: list[int] = []
-    for start in range(0, len(rows), size):
-        found = manager.get_queryset()._insert(  # type: ignore[attr-defined]
-            rows[start : start + size], fields=fields, returning_fields=[key], using=using, raw=True
-        )
-        keys += [each[0] for each in found]
-    return keys
 
 
 def _parsed(name: str, number: int, text: bytes) -> dict[str, Any]:

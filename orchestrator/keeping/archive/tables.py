@@ -65,7 +65,18 @@ _LINKS_LEFT = ("projects.Project", "jobs.Job")
 
 
 def _is_elsewhere(each: models.Field[Any, Any]) -> bool:
-    return each.is_relation and each.related_model._meta.label in _LINKS_LEFT
+    return each.is_relation and label_of(each) in _LINKS_LEFT
+
+
+def label_of(each: models.Field[Any, Any]) -> str:
+    """Of the model that a foreign key names."""
+    return str(each.related_model._meta.label)  # type: ignore[union-attr]  # never a name here
+
+
+def through(each: models.ManyToManyField[Any, Any]) -> tuple[type[models.Model], str, str]:
+    """The table of a list of users, and its columns for the owner and the user."""
+    found: Any = each
+    return found.remote_field.through, found.m2m_field_name(), found.m2m_reverse_field_name()
 
 
 def _work(*states: str, as_state: str = "cancelled", reason: str = "error") -> Ended:
@@ -179,7 +190,10 @@ LEFT_OUT: dict[str, str] = {
     "projects.ApiToken": "secrets",
     "projects.Invitation": "secrets",
     "projects.ProjectLimits": "what a project may use is said where it is used",
+    "projects.ProjectUse": "it is measured again",
     "projects.AuditEntry": "it says what was done in an installation, and stays there",
+    "events.WaitingWords": "events whose words are not in the index yet",
+    "blobs.SharedFolder": "where the files of an installation are",
     "jobs.Job": "work under way cannot move; it comes as ended",
     "optimizer.Blob": "texts of harnesses, in texts.jsonl by their hashes",
     "optimizer.Budget": "accounts of an installation",
