@@ -37,6 +37,7 @@ KIND = "outside"
 """Kind of these events in the log."""
 EVENTS_AT_ONCE = 1_000
 """Of one transaction."""
+_ROWS_AT_ONCE = 200
 _DATA_URL_CHARS = 400_000
 _SAID_CHARS = 20_000
 _MOST_TOKENS = 2_000_000_000
@@ -188,10 +189,32 @@ def _stored(
         for seq, row in enumerate(made, start=last_seqs[stream_id] - len(made) + 1):
             row.seq = seq
     everything = [row for made in rows.values() for row in made]
-    OutsideEvent.objects.bulk_create(everything, batch_size=500)
+    _insert(everything)
     outcome.accepted += len(everything)
     _tell(groups, batches, last_seqs, tokens)
     return refused
+
+
+def _insert(rows: Sequence[OutsideEvent]) -> None:
+    """As plain SQL: building it from the model costs three times what running it does."""
+    adapted = connection.ops.adapt_datetimefield_value
+    mark = "%s::jsonb" if connection.vendor == "postgresql" else "%s"
+    with connection.cursor() as cursor:
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            part = rows[start : start + _ROWS_AT_ONCE]
+            marks = ", ".join([f"(%s, %s, %s, %s, %s, %s, %s, %s, {mark})"] * len(part))
+            cursor.execute(
+                "INSERT INTO traces_outsideevent (owner_id, key, parent_key, position, seq, body,"
+                f" started_at, ended_at, flags) VALUES {marks}",
+                [
+                    value
+                    for row in part
+                    for value in (
+                        *(row.owner_id, row.key, row.parent_key, row.position, row.seq, row.body),
+                        *(adapted(row.started_at), adapted(row.ended_at), json.dumps(row.flags)),
+                    )
+                ],
+            )
 
 
 def _known(wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], str]:
