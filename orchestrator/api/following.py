@@ -10,12 +10,15 @@ import asyncio
 import datetime
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from typing import Annotated, Any, TypedDict
 
+from channels.db import database_sync_to_async
 from django.conf import settings
+from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpResponseBase, StreamingHttpResponse
+from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.exceptions import Throttled, ValidationError
 from rest_framework.request import Request
@@ -32,6 +35,9 @@ SSE = "text/event-stream"
 QUIET_S = 15.0
 """After so long without an event a comment is sent, so that nothing on the way hangs up."""
 MOST = 500
+LOOK_S = 1.0
+"""How often work without a log is looked at while somebody follows it."""
+STATE = "state"
 ENDED = frozenset({"completed", "completed_unscored", "failed", "cancelled"})
 """States that nothing follows: see docs/reference/events.md."""
 _open: Counter[int] = Counter()
@@ -79,17 +85,7 @@ def events_answer(
 ) -> HttpResponseBase:
     after = _after(request)
     if SSE in request.headers.get("Accept", ""):
-        user_id = actor_of(request).pk
-        if _open[user_id] >= settings.FEED_SOCKETS_PER_USER:
-            raise Throttled(
-                detail=f"{settings.FEED_SOCKETS_PER_USER} streams are open already "
-                "(SWITCHBACK_FEED_SOCKETS_PER_USER)."
-            )
-        return StreamingHttpResponse(
-            _told(stream.pk, after, user_id, has_ended),
-            content_type=f"{SSE}; charset=utf-8",
-            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-        )
+        return _stream(request, lambda user_id: _told(stream.pk, after, user_id, has_ended))
     events = events_after(stream.pk, after, MOST)
     answer: EventsAnswer = {
         "events": [
@@ -103,18 +99,81 @@ def events_answer(
     return Response(answer)
 
 
-async def _told(
-    stream_id: int, after: int, user_id: int, has_ended: bool
+def _stream(
+    request: Request, frames: Callable[[int], AsyncGenerator[bytes, None]]
+) -> HttpResponseBase:
+    user_id = actor_of(request).pk
+    if _open[user_id] >= settings.FEED_SOCKETS_PER_USER:
+        raise Throttled(
+            detail=f"{settings.FEED_SOCKETS_PER_USER} streams are open already "
+            "(SWITCHBACK_FEED_SOCKETS_PER_USER)."
+        )
+    return StreamingHttpResponse(
+        frames(user_id),
+        content_type=f"{SSE}; charset=utf-8",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+def states_answer(request: Request, look: Callable[[], Mapping[str, Any]]) -> HttpResponseBase:
+    """Events of kind `state` with the whole object, for work that keeps no log: as JSON the present
+    one, as server-sent events a new one whenever it has changed. `look` reads the object; it has
+    `has_ended` and `html_url`.
+    """
+    after = _after(request)
+    now = look()
+    if SSE in request.headers.get("Accept", ""):
+        return _stream(request, lambda user_id: _changes(look, after, user_id))
+    answer: EventsAnswer = {
+        "events": [{"seq": after + 1, "kind": STATE, "payload": dict(now), "at": timezone.now()}],
+        "head": after + 1,
+        "has_ended": bool(now["has_ended"]),
+        "html_url": str(now["html_url"]),
+    }
+    return Response(answer)
+
+
+async def _changes(
+    look: Callable[[], Mapping[str, Any]], after: int, user_id: int
 ) -> AsyncGenerator[bytes, None]:
+    read = database_sync_to_async(look)
+    known, seq, quiet_s = "", after, 0.0
+    with _counted(user_id):
+        while True:
+            now = await read()
+            text = json.dumps(now, cls=DjangoJSONEncoder)
+            if text != known:
+                known, seq, quiet_s = text, seq + 1, 0.0
+                at = timezone.now().isoformat()
+                event = f'{{"seq": {seq}, "kind": "{STATE}", "payload": {text}, "at": "{at}"}}'
+                yield f"id: {seq}\nevent: {STATE}\ndata: {event}\n\n".encode()
+            if now["has_ended"]:
+                return
+            await asyncio.sleep(LOOK_S)
+            quiet_s += LOOK_S
+            if quiet_s >= QUIET_S:
+                quiet_s = 0.0
+                yield b": waiting\n\n"
+
+
+@contextmanager
+def _counted(user_id: int) -> Iterator[None]:
     _open[user_id] += 1
     try:
-        async with aclosing(hub().frames(stream_id, after)) as frames:
-            async for chunk in paced(frames, lambda frame: has_ended and not frame.is_full):
-                yield chunk
+        yield
     finally:
         _open[user_id] -= 1
         if not _open[user_id]:
             del _open[user_id]
+
+
+async def _told(
+    stream_id: int, after: int, user_id: int, has_ended: bool
+) -> AsyncGenerator[bytes, None]:
+    with _counted(user_id):
+        async with aclosing(hub().frames(stream_id, after)) as frames:
+            async for chunk in paced(frames, lambda frame: has_ended and not frame.is_full):
+                yield chunk
 
 
 async def paced(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, TypedDict
 
 from django.http import HttpResponseBase
@@ -13,19 +15,31 @@ from rest_framework.response import Response
 
 from orchestrator.api import following, idempotency, paging, steering, work
 from orchestrator.api.base import (
+    actor_of,
     api_url,
     chosen,
+    created,
     found,
     operation,
     page_url,
 )
+from orchestrator.api.errors import Conflict
+from orchestrator.api.rubrics import OfRubric
 from orchestrator.api.shapes import page_of
 from orchestrator.environments.models import Environment
+from orchestrator.grading.backtest import MAX_BACKTEST, start_backtest
 from orchestrator.grading.models import Regrade, RegradedScore
-from orchestrator.grading.regrade import OPEN_STATES, cancel_regrade, resume_regrade, start_regrade
+from orchestrator.grading.queries import draft_of
+from orchestrator.grading.regrade import (
+    OPEN_STATES,
+    cancel_regrade,
+    resume_regrade,
+    retry_errors_of_run,
+    start_regrade,
+)
 from orchestrator.grading.regrade_queries import n_done
-from orchestrator.grading.selecting import MAX_ROLLOUTS, STATES, Selection
-from orchestrator.projects.access import project_for_view
+from orchestrator.grading.selecting import BACKTEST_ROLLOUTS, MAX_ROLLOUTS, STATES, Selection
+from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.projects.models import Project, User
 from orchestrator.runs.models import Run
 from orchestrator.runs.queries import finite_or_none
@@ -77,6 +91,24 @@ class NewRegrade(serializers.Serializer[Any]):
     )
 
 
+class NewBacktest(serializers.Serializer[Any]):
+    run = work.id_field(required=False, help_text="Only rollouts of it.")
+    environment = serializers.SlugField(max_length=64, required=False)
+    rollouts = serializers.ListField(
+        child=work.id_field(), required=False, max_length=MAX_ROLLOUTS, help_text="These alone."
+    )
+    state = serializers.ChoiceField([state for state in STATES if state], required=False)
+    without_test = serializers.BooleanField(
+        default=False, help_text="Leave out the sealed test split."
+    )
+    limit = serializers.IntegerField(
+        min_value=1,
+        max_value=MAX_BACKTEST,
+        default=BACKTEST_ROLLOUTS,
+        help_text="The newest so many; without a choice, of those that this rubric graded.",
+    )
+
+
 class _Regrade(steering.Steered):
     area = "rubrics"
 
@@ -116,6 +148,57 @@ class Regrades(steering.Listing, _Regrade):
         return self.started(request, project_id, NewRegrade)
 
 
+class Backtests(OfRubric, _Regrade):
+    list_page = "rubric_backtests"
+
+    @staticmethod
+    def planned(actor: User, project: Project, asked: Mapping[str, Any]) -> Any:
+        rubric = asked["rubric"]
+        draft = draft_of(rubric)
+        if draft is None:
+            raise Conflict("The rubric has no draft to test; begin one, or re-grade by a version.")
+        selection = selection_of(project, asked)
+        if not (selection.run_id or selection.environment_id or selection.rollout_ids):
+            selection = replace(selection, rubric_id=rubric.pk)
+        return lambda: start_backtest(
+            actor=actor, draft=draft, chosen=selection, limit=asked["limit"]
+        )
+
+    @operation(page_of(RegradeAnswer), parameters=paging.PARAMETERS)
+    def get(self, request: Request, project_id: int, rubric_id: int) -> Response:
+        """The re-grades and back-tests of one rubric, newest first."""
+        return self.listed_of(request, project_id, rubric_id)
+
+    @operation(
+        RegradeAnswer,
+        body=NewBacktest,
+        parameters=[idempotency.PARAMETER],
+        status=202,
+        says="Queued.",
+    )
+    def post(self, request: Request, project_id: int, rubric_id: int) -> Response:
+        """Grades the newest of past rollouts by the draft as it is now. Editors."""
+        return self.started(request, project_id, NewBacktest, rubric_id=rubric_id)
+
+
+class RunRetry(_Regrade):
+    @operation(
+        RegradeAnswer, parameters=[idempotency.PARAMETER], status=202, says="Queued, as a re-grade."
+    )
+    def post(self, request: Request, project_id: int, run_id: int) -> Response:
+        """Grades again what errored in a run, by its own version. Editors."""
+        project = project_for_edit(request.user, project_id)
+        runs = Run.objects.filter(project=project).select_related("rubric_version__rubric")
+        run = found(runs, pk=run_id)
+
+        def start() -> Response:
+            asked = retry_errors_of_run(actor=actor_of(request), run=run)
+            answer = regrade_answer(request, found(regrades_in(project), pk=asked.pk))
+            return created(request, answer, answer["url"], status=202)
+
+        return idempotency.once(request, start)
+
+
 class RegradeDetail(steering.Detail, _Regrade):
     @operation(RegradeAnswer)
     def get(self, request: Request, project_id: int, regrade_id: int) -> Response:
@@ -125,11 +208,15 @@ class RegradeDetail(steering.Detail, _Regrade):
 
 class RegradeAction(steering.Action, _Regrade):
     subject = "regrade"
-    actions = {"cancel": cancel_regrade, "resume": resume_regrade}
+    actions = {
+        "cancel": cancel_regrade,
+        "resume": resume_regrade,
+        "retry": partial(resume_regrade, with_errors=True),
+    }
 
     @operation(RegradeAnswer, status=202, says="Done, or under way.")
     def post(self, request: Request, project_id: int, regrade_id: int, action: str) -> Response:
-        """Cancels it, or goes on with what has no score. Editors."""
+        """Cancels it, goes on with what has no score, or retries what errored too. Editors."""
         return self.done(request, project_id, regrade_id, action)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from typing import Annotated, Any, TypedDict
 
 from django.db import transaction
 from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from orchestrator.api import editing, idempotency, paging
+from orchestrator.api import editing, idempotency, paging, steering
 from orchestrator.api.base import (
     Endpoint,
     actor_of,
@@ -233,9 +235,36 @@ class RubricPublish(Endpoint):
         return created(request, answer, answer["url"])
 
 
+class OfRubric(steering.Listing):
+    """Work on a rubric that the address names; `planned` finds it under `rubric`."""
+
+    @staticmethod
+    def located(project: Project, **named: Any) -> Mapping[str, Any]:
+        rubrics = rubrics_in(project).select_related("project")
+        return {"rubric": found(rubrics, pk=named["rubric_id"])}
+
+    def listed_of(
+        self, request: Request, project_id: int, rubric_id: int, *, by: str = "rubric", **more: Any
+    ) -> Response:
+        """`by`: the field of the work that leads to the rubric."""
+        rubric = found(rubrics_in(project_for_view(request.user, project_id)), pk=rubric_id)
+        return self.listed(request, project_id, rubric.pk, **{by: rubric}, **more)
+
+
 def rubrics_in(project: Project) -> Any:
     rubrics = Rubric.objects.filter(project=project)
     return rubrics.prefetch_related("versions").select_related("draft")
+
+
+def version_of(rubric: Rubric, number: int | None) -> RubricVersion:
+    """The newest where none is named. Raises ValidationError."""
+    versions = rubric.versions.select_related("rubric__project").order_by("-number")
+    version: RubricVersion | None = (
+        versions.first() if number is None else versions.filter(number=number).first()
+    )
+    if version is None:
+        raise ValidationError({"version": ["names no version of this rubric"]})
+    return version
 
 
 def versions_in(project: Project) -> Any:
@@ -278,8 +307,12 @@ def rubric_version_answer(request: Request, version: RubricVersion) -> RubricVer
 
 
 def drafted(request: Request, draft: RubricDraft) -> Response:
+    return editing.tagged(request, draft_answer(request, draft), editable(draft))
+
+
+def draft_answer(request: Request, draft: RubricDraft) -> DraftAnswer:
     where = (draft.rubric.project_id, draft.rubric_id)
-    answer: DraftAnswer = {
+    return {
         "rubric": draft.rubric_id,
         "url": api_url(request, "rubric_draft", *where),
         "html_url": page_url(request, "rubric", *where),
@@ -288,7 +321,6 @@ def drafted(request: Request, draft: RubricDraft) -> Response:
         "problems": problems_of(draft.spec),
         "updated_at": draft.updated_at,
     }
-    return editing.tagged(request, answer, editable(draft))
 
 
 def problems_of(spec: Any) -> list[str]:

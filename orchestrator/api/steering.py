@@ -44,29 +44,42 @@ class Listing(Steered):
     """Name of the page with the same list for people."""
 
     @staticmethod
+    def located(project: Project, **named: Any) -> Mapping[str, Any]:
+        """What the address names beside the project, found or 404, before the body is read."""
+        return named
+
+    @staticmethod
     def planned(actor: User, project: Project, asked: Mapping[str, Any]) -> Callable[[], Any]:
         """Checks what a request names; calling what is returned starts the work."""
         raise NotImplementedError
 
-    def listed(self, request: Request, project_id: int, **filters: Any) -> Response:
+    def listed(self, request: Request, project_id: int, *below: object, **filters: Any) -> Response:
+        """`below`: what else the address of the list's page names."""
         project = project_for_view(request.user, project_id)
         return Response(
             paging.paged(
                 request,
                 self.work_in(project).filter(**filters),
                 lambda rows: [self.told(request, row) for row in rows],
-                html_url=page_url(request, self.list_page, project.pk),
+                html_url=page_url(request, self.list_page, project.pk, *below),
             )
         )
 
     def started(
-        self, request: Request, project_id: int, body: type[Serializer[Any]] | None = None
+        self,
+        request: Request,
+        project_id: int,
+        body: type[Serializer[Any]] | None = None,
+        **named: Any,
     ) -> Response:
-        """202 with where to follow it. What can be refused without a transaction is refused before
-        one is begun, since the writers of SQLite wait for each other.
+        """202 with where to follow it. `named`: by the address, see `located`.
+
+        What can be refused without a transaction is refused before one is begun, since the writers
+        of SQLite wait for each other.
         """
         project = project_for_edit(request.user, project_id)
-        asked = read(body, request.data) if body else {}
+        place = self.located(project, **named)
+        asked = {**(read(body, request.data) if body else {}), **place}
         start = self.planned(actor_of(request), project, asked)
 
         def work() -> Response:
@@ -95,6 +108,18 @@ class Action(Steered):
         with conflicts():
             self.actions[action](actor=actor, **{self.subject: work})
         return Response(self.told(request, found(self.work_in(project), pk=pk)), status=202)
+
+
+class States(Steered):
+    """For work without a log of its own: what it says of itself, whenever that has changed."""
+
+    def answered(self, request: Request, project_id: int, pk: int) -> HttpResponseBase:
+        project = project_for_view(request.user, project_id)
+
+        def look() -> Mapping[str, Any]:
+            return self.told(request, found(self.work_in(project), pk=pk))
+
+        return following.states_answer(request, look)
 
 
 class Events(Steered):

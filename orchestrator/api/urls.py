@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from django.urls import URLPattern, URLResolver, path, re_path, register_converter
+from django.urls import URLPattern, URLResolver, include, path, re_path
 
 from orchestrator.api import (
     alarms,
@@ -14,11 +12,10 @@ from orchestrator.api import (
     gates,
     harnesses,
     projects,
-    regrades,
     releases,
     review,
     rollouts,
-    rubrics,
+    rubric_urls,
     runs,
     saved_views,
     searches,
@@ -28,29 +25,15 @@ from orchestrator.api import (
     trainings,
     webhooks,
 )
-from orchestrator.api.addresses import IdConverter
+from orchestrator.api.addresses import actions
 from orchestrator.api.description import Description, NoSuchAddress, manual
 from orchestrator.api.otlp import OtlpTraces
 from orchestrator.api.proposals import HandedIn
 from orchestrator.api.search import EventSearch
-from orchestrator.api.steering import Action
 from orchestrator.api.traces import Imported, Ingest
-
-register_converter(IdConverter, "id")
 
 app_name = "api"
 PROJECT = "projects/<id:project_id>"
-
-
-def actions(folder: str, key: str, view: type[Action], *, name: str = "") -> Iterator[URLPattern]:
-    """An address for each thing that a piece of work can be asked to do."""
-    for action in view.actions:
-        yield path(
-            f"{PROJECT}/{folder}/<id:{key}_id>/{action}",
-            view.as_view(),
-            {"action": action},
-            name=f"{name or key}_{action}",
-        )
 
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -134,41 +117,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         environments.EnvironmentCheckCancel.as_view(),
         name="environment_check_cancel",
     ),
-    path(f"{PROJECT}/rubrics", rubrics.Rubrics.as_view(), name="rubrics"),
-    path(f"{PROJECT}/rubrics/<id:rubric_id>", rubrics.RubricDetail.as_view(), name="rubric"),
-    path(
-        f"{PROJECT}/rubrics/<id:rubric_id>/versions",
-        rubrics.RubricVersions.as_view(),
-        name="rubric_versions",
-    ),
-    path(
-        f"{PROJECT}/rubrics/<id:rubric_id>/versions/<id:number>",
-        rubrics.RubricVersionDetail.as_view(),
-        name="rubric_version",
-    ),
-    path(
-        f"{PROJECT}/rubrics/<id:rubric_id>/draft",
-        rubrics.RubricDraftDetail.as_view(),
-        name="rubric_draft",
-    ),
-    path(
-        f"{PROJECT}/rubrics/<id:rubric_id>/draft/publish",
-        rubrics.RubricPublish.as_view(),
-        name="rubric_publish",
-    ),
-    path(f"{PROJECT}/re-grades", regrades.Regrades.as_view(), name="regrades"),
-    path(f"{PROJECT}/re-grades/<id:regrade_id>", regrades.RegradeDetail.as_view(), name="regrade"),
-    path(
-        f"{PROJECT}/re-grades/<id:regrade_id>/events",
-        regrades.RegradeEvents.as_view(),
-        name="regrade_events",
-    ),
-    path(
-        f"{PROJECT}/re-grades/<id:regrade_id>/scores",
-        regrades.RegradeScores.as_view(),
-        name="regrade_scores",
-    ),
-    *actions("re-grades", "regrade", regrades.RegradeAction),
+    path(f"{PROJECT}/", include(rubric_urls.urlpatterns)),
     path(f"{PROJECT}/harnesses", harnesses.Harnesses.as_view(), name="harnesses"),
     path(f"{PROJECT}/harnesses/<id:harness_id>", harnesses.HarnessDetail.as_view(), name="harness"),
     path(f"{PROJECT}/releases", releases.Releases.as_view(), name="releases"),
@@ -229,7 +178,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         searches.SearchNudges.as_view(),
         name="search_nudges",
     ),
-    *actions("searches", "search", searches.SearchAction),
+    *actions(f"{PROJECT}/searches", "search", searches.SearchAction),
     path(f"{PROJECT}/climbs", climbs.Climbs.as_view(), name="climbs"),
     path(f"{PROJECT}/climbs/<id:climb_id>", climbs.ClimbDetail.as_view(), name="climb"),
     path(
@@ -248,10 +197,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
         alarms.ClimbAlarmSeen.as_view(),
         name="climb_alarm_acknowledge",
     ),
-    *actions("climbs", "climb", climbs.ClimbAction),
+    *actions(f"{PROJECT}/climbs", "climb", climbs.ClimbAction),
     path(f"{PROJECT}/trainings/sweeps", sweeps.Sweeps.as_view(), name="sweeps"),
     path(f"{PROJECT}/trainings/sweeps/<id:sweep_id>", sweeps.SweepDetail.as_view(), name="sweep"),
-    *actions("trainings/sweeps", "sweep", sweeps.SweepAction),
+    *actions(f"{PROJECT}/trainings/sweeps", "sweep", sweeps.SweepAction),
     path(
         f"{PROJECT}/trainings/<id:job_id>/alarms",
         alarms.TrainingAlarms.as_view(),
@@ -299,11 +248,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
         trainings.CheckpointPromotion.as_view(),
         name="checkpoint_promote",
     ),
-    *actions("trainings", "job", trainings.TrainingAction, name="training"),
+    *actions(f"{PROJECT}/trainings", "job", trainings.TrainingAction, name="training"),
     path(f"{PROJECT}/gates", gates.Gates.as_view(), name="gates"),
     path(f"{PROJECT}/gates/<id:gate_id>", gates.GateDetail.as_view(), name="gate"),
     path(f"{PROJECT}/gates/<id:gate_id>/events", gates.GateEvents.as_view(), name="gate_events"),
-    *actions("gates", "gate", gates.GateAction),
+    *actions(f"{PROJECT}/gates", "gate", gates.GateAction),
     path(f"{PROJECT}/review/queues", review.Queues.as_view(), name="review_queues"),
     path(
         f"{PROJECT}/review/queues/<id:queue_id>", review.QueueDetail.as_view(), name="review_queue"

@@ -1,7 +1,8 @@
 """Which role each address takes, method by method: the table that a new address is added to.
 
 Least roles: `viewer` reads, `editor` changes things and starts work, `admin` manages members,
-tokens, limits and what leaves the installation.
+tokens, limits and what leaves the installation; `operator` is no role of a member, but of the
+installation.
 """
 
 from __future__ import annotations
@@ -22,19 +23,22 @@ def _rules(**roles: str) -> dict[str, str]:
 RULES = {
     "GET": _rules(
         viewer="""
-            api:annotations api:checkpoint api:checkpoints api:climb api:climb_alarms
-            api:climb_events api:climbs api:comparison api:environment api:environment_check
-            api:environment_checks api:environment_tasks api:environment_version
-            api:environment_versions api:environments api:events api:gate api:gate_events
-            api:gates api:harness api:harnesses api:imported api:judge_limits api:limits
+            api:alignment api:alignment_events api:alignments api:annotations api:attack
+            api:attack_events api:attacks api:calibration api:calibration_bar api:checkpoint
+            api:checkpoints api:climb api:climb_alarms api:climb_events api:climbs api:comparison
+            api:criterion_policy api:environment api:environment_check api:environment_checks
+            api:environment_tasks api:environment_version api:environment_versions
+            api:environments api:events api:gate api:gate_events api:gates api:golden_case
+            api:golden_cases api:harness api:harnesses api:imported api:judge_limits api:limits
             api:member api:members api:model api:models api:project api:proposal_answer
             api:regrade api:regrade_events api:regrade_scores api:regrades api:release
             api:releases api:review_items api:review_queue api:review_queues api:rollout
-            api:rollout_events api:rollout_trace api:rubric api:rubric_draft api:rubric_version
-            api:rubric_versions api:rubrics api:run api:run_events api:run_rollouts
-            api:run_rollouts_jsonl api:runs api:saved_view api:saved_views api:search
-            api:search_budget api:search_events api:searches api:sweep api:sweeps api:token
-            api:tokens api:training api:training_alarms api:training_curves api:training_events
+            api:rollout_events api:rollout_trace api:rubric api:rubric_backtests api:rubric_draft
+            api:rubric_version api:rubric_versions api:rubrics api:run api:run_events
+            api:run_rollouts api:run_rollouts_jsonl api:runs api:saved_view api:saved_views
+            api:search api:search_budget api:search_events api:searches api:suggestion
+            api:suggestion_events api:suggestions api:sweep api:sweeps api:token api:tokens
+            api:training api:training_alarms api:training_curves api:training_events
             api:training_limits api:trainings web:calibration_compare web:certificate
             web:certificate_export web:checkpoint_download web:climb web:climb_report web:climbs
             web:compare web:compare_rollouts web:environment web:environment_checks
@@ -66,24 +70,32 @@ RULES = {
             api:audit api:deliveries api:delivery api:invitation api:invitations api:webhook
             api:webhooks web:audit web:audit_file web:webhook web:webhooks
         """,
+        operator="""
+            web:system
+        """,
     ),
     "POST": _rules(
         viewer="""
             api:saved_views web:view_remove web:view_save
         """,
         editor="""
+            api:alignment_cancel api:alignment_take api:alignments api:attack_cancel
+            api:attack_golden api:attacks api:calibration_labels api:calibration_queue
             api:checkpoint_merge api:checkpoint_promote api:climb_alarm_acknowledge
             api:climb_cancel api:climb_overrule api:climb_pause api:climb_resume api:climbs
             api:environment_check_cancel api:environment_checks api:environment_connections
-            api:environments api:gate_cancel api:gates api:harnesses api:ingest api:models
-            api:otlp_traces api:proposal_answer api:regrade_cancel api:regrade_resume api:regrades
-            api:release_roll_back api:releases api:review_items api:review_queues api:rubric_draft
-            api:rubric_publish api:rubrics api:run_cancel api:runs api:search_cancel
+            api:environments api:gate_cancel api:gates api:golden_cases api:golden_try
+            api:harnesses api:ingest api:models api:otlp_traces api:proposal_answer
+            api:regrade_cancel api:regrade_resume api:regrade_retry api:regrades
+            api:release_roll_back api:releases api:review_items api:review_queues
+            api:rubric_backtests api:rubric_draft api:rubric_preview api:rubric_publish
+            api:rubrics api:run_cancel api:run_retry api:runs api:search_cancel
             api:search_decision api:search_nudges api:search_pause api:search_resume api:searches
-            api:sweep_cancel api:sweeps api:tokens api:training_alarm_acknowledge
-            api:training_cancel api:training_pause api:training_resume api:trainings
-            web:alarm_acknowledge web:alignment_cancel web:alignment_start web:alignment_take
-            web:backtest_start web:calibration_bar web:calibration_enqueue web:calibration_label
+            api:suggestion_cancel api:suggestion_settle api:suggestions api:sweep_cancel
+            api:sweeps api:tokens api:training_alarm_acknowledge api:training_cancel
+            api:training_pause api:training_resume api:trainings web:alarm_acknowledge
+            web:alignment_cancel web:alignment_start web:alignment_take web:backtest_start
+            web:calibration_bar web:calibration_enqueue web:calibration_label
             web:calibration_policy web:check_cancel web:check_start web:checkpoint_merge
             web:checkpoint_promote web:climb_action web:climb_overrule web:climb_start
             web:draft_discard web:draft_publish web:draft_settings web:draft_split web:draft_start
@@ -114,8 +126,8 @@ RULES = {
     ),
     "PUT": _rules(
         editor="""
-            api:model_bundled api:review_marks api:rollout_annotations api:rubric_draft
-            api:search_budget api:training_priority
+            api:calibration_bar api:criterion_policy api:model_bundled api:review_marks
+            api:rollout_annotations api:rubric_draft api:search_budget api:training_priority
         """,
         admin="""
             api:judge_limits api:limits api:training_limits
@@ -134,7 +146,7 @@ RULES = {
             api:saved_view
         """,
         editor="""
-            api:environment api:model api:rubric_draft
+            api:environment api:golden_case api:model api:rubric_draft
         """,
         admin="""
             api:invitation api:member api:review_queue api:token api:webhook

@@ -7,7 +7,16 @@ from typing import Any
 from optimizer.models import Release
 from orchestrator.environments.models import Environment, EnvironmentCheck
 from orchestrator.events.services import create_stream
-from orchestrator.grading.models import HackingAlarm, Regrade, RegradedScore, RubricDraft
+from orchestrator.grading.models import (
+    Alignment,
+    GoldenCase,
+    HackingAlarm,
+    RedTeamReport,
+    Regrade,
+    RegradedScore,
+    RubricDraft,
+    RubricSuggestion,
+)
 from orchestrator.projects.models import Project, Role, User
 from orchestrator.projects.services import issue_token
 from orchestrator.proposing.names import HANDED_IN
@@ -74,6 +83,33 @@ def furnish(project: Project, user: User) -> dict[str, Any]:
         harness_id=rollout.harness_id,
         approved_by=user,
     )
+    version = run.rubric_version
+    case = GoldenCase.objects.create(
+        rubric=rubric, name="right", expect="pass", transcript={"answer": "4", "reward": 1.0}
+    )
+    report = RedTeamReport.objects.create(
+        rubric=rubric,
+        version=version,
+        spec=version.spec,
+        state="completed",
+        summary={"bases": [{"rollout": rollout.pk, "label": "one", "is_success": True}]},
+        results=[
+            {
+                "attack": "empty",
+                "base": 0,
+                "state": "scored",
+                "score": 1.0,
+                "paid": True,
+                "payers": [],
+                "verdicts": [],
+                "reason": "",
+            }
+        ],
+    )
+    alignment = Alignment.objects.create(version=version, criterion="correct", state="failed")
+    suggestion = RubricSuggestion.objects.create(
+        rubric=rubric, state="completed", criteria=[{"criterion": {}, "why": "", "settled": ""}]
+    )
     token = issue_token(actor=user, project_id=project.pk, name="t", role=Role.VIEWER).token
     check = EnvironmentCheck.objects.create(version=run.environment_version, state="completed")
     return {
@@ -101,6 +137,10 @@ def furnish(project: Project, user: User) -> dict[str, Any]:
         "queue_id": queue.pk,
         "item_id": item.pk,
         "round": waiting.round,
+        "case_id": case.pk,
+        "report_id": report.pk,
+        "alignment_id": alignment.pk,
+        "suggestion_id": suggestion.pk,
         "sweep_id": sweep.pk,
         "alarm_id": climb.pk,
         "view_id": view.pk,

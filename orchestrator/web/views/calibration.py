@@ -20,17 +20,15 @@ from orchestrator.grading.policies import (
 )
 from orchestrator.grading.queries import endpoints_of, versions_of
 from orchestrator.review.alignment import alignments_of
-from orchestrator.review.calibration_queries import calibrations, unlabelled, wordings
+from orchestrator.review.calibration_queries import calibrations, wordings
 from orchestrator.review.errors import ReviewRefused
 from orchestrator.review.queries import names_of_queues
-from orchestrator.review.services import QueueSpec, add_items, create_queue
+from orchestrator.review.unlabelled import enqueue_unlabelled
 from orchestrator.web.calibration_cards import card_of
 from orchestrator.web.frame import Crumb, page
 from orchestrator.web.rubric_access import rubric_for_edit, rubric_for_view
 from orchestrator.web.rubric_tabs import tabs_of
 from rubrics.models import Rubric, RubricVersion
-
-MOST_ADDED = 500
 
 
 @login_required
@@ -156,42 +154,26 @@ def calibration_enqueue(request: HttpRequest, project_id: int, rubric_id: int) -
     wanted = request.POST.get("n", "")
     n = int(wanted) if wanted.isdecimal() and len(wanted) < 6 else 0
     try:
-        if version is None or not any(
-            raw.get("id") == criterion for raw in version.spec.get("criteria") or ()
-        ):
+        if version is None:
             raise ReviewRefused("There is no such criterion to label.")
-        if not 1 <= n <= MOST_ADDED:
-            raise ReviewRefused(f"The number to add is from 1 to {MOST_ADDED}.")
-        rollouts = unlabelled(rubric, version, criterion, n)
-        if not rollouts:
-            raise ReviewRefused(
-                "Every rollout that this criterion was graded on is marked or in a queue already. "
-                "Start a run to have more."
-            )
-        actor = request.user
-        queue = (
-            next(
-                (
-                    queue
-                    for queue in names_of_queues(project_id)
-                    if str(queue.pk) == request.POST.get("queue")
-                    and queue.rubric_version.rubric_id == rubric.pk
-                ),
-                None,
-            )
-            or create_queue(
-                actor=actor,  # type: ignore[arg-type] # login_required
-                project=rubric.project,
-                spec=QueueSpec(
-                    name=request.POST.get("name", "").strip()
-                    or f"{rubric.name}: {criterion}"[:120],
-                    rubric_version=version,
-                    criteria=[criterion],
-                ),
-            )
+        queue = next(
+            (
+                queue
+                for queue in names_of_queues(project_id)
+                if str(queue.pk) == request.POST.get("queue")
+                and queue.rubric_version.rubric_id == rubric.pk
+            ),
+            None,
         )
-        added = add_items(queue, rollouts, actor=actor)  # type: ignore[arg-type] # login_required
-        messages.success(request, f"{queue.name}: {added}")
+        done = enqueue_unlabelled(
+            actor=request.user,  # type: ignore[arg-type] # login_required
+            version=version,
+            criterion=criterion,
+            n=n,
+            queue=queue,
+            name=request.POST.get("name", ""),
+        )
+        messages.success(request, f"{done.queue.name}: {done.added}")
     except ReviewRefused as refused:
         messages.error(request, str(refused))
     return _back(rubric, criterion)

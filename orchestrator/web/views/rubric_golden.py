@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from orchestrator.grading import golden, regrade_queries
 from orchestrator.grading.errors import GoldenRefused
+from orchestrator.grading.writing import writing_of
 from orchestrator.projects.access import role_in
 from orchestrator.projects.models import Role
 from orchestrator.web import regrade_access
@@ -23,7 +24,7 @@ from orchestrator.web import rubric_access as access
 from orchestrator.web.frame import page
 from orchestrator.web.rubric_tabs import tabs_of
 from orchestrator.web.views.rubric_editor import rubric_crumbs, user_of
-from orchestrator.web.views.rubric_preview import criteria_named, writing_of
+from orchestrator.web.views.rubric_preview import criteria_named
 from rubrics.models import Rubric
 from rubrics.types import Step, Transcript
 

@@ -7,7 +7,6 @@ the newest version. Models are asked by POST alone: they cost money.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
@@ -18,6 +17,7 @@ from django.views.decorators.http import require_http_methods
 
 from orchestrator.grading import queries, regrade_queries
 from orchestrator.grading.preview import Preview, preview
+from orchestrator.grading.writing import writing_of
 from orchestrator.projects.access import role_in
 from orchestrator.projects.models import Role
 from orchestrator.web import rubric_access as access
@@ -25,24 +25,6 @@ from orchestrator.web.frame import page
 from orchestrator.web.preview_subject import SHOW, Subject, offer_of, subject_of
 from orchestrator.web.rubric_tabs import tabs_of
 from orchestrator.web.views.rubric_editor import rubric_crumbs
-from rubrics.models import Rubric
-
-
-@dataclass(frozen=True)
-class Writing:
-    """The rubric's text that a page is about."""
-
-    spec: Mapping[str, Any] | None
-    title: str
-
-
-def writing_of(rubric: Rubric) -> Writing:
-    """The draft; without one the newest version."""
-    draft = queries.draft_of(rubric)
-    if draft is not None:
-        return Writing(draft.spec, "draft")
-    versions = queries.versions_of(rubric)
-    return Writing(versions[0].spec, f"v{versions[0].number}") if versions else Writing(None, "")
 
 
 @login_required
