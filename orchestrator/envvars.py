@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -45,6 +46,14 @@ def env_seconds(name: str, *, default: float) -> float:
     if not 0 < seconds < float("inf"):
         raise ImproperlyConfigured(f"{name}={raw!r}: write a positive number of seconds")
     return seconds
+
+
+def env_choice(name: str, choices: Sequence[str]) -> str:
+    """One of `choices`; the first where it is not set."""
+    raw = os.environ.get(name, "") or choices[0]
+    if raw not in choices:
+        raise ImproperlyConfigured(f"{name}={raw!r}: write one of {', '.join(choices)}")
+    return raw
 
 
 def env_list(name: str, *, default: list[str]) -> list[str]:

@@ -10,6 +10,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import structlog
@@ -19,7 +20,7 @@ from django.http.response import HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 from structlog.contextvars import bound_contextvars
 
-from orchestrator import measures
+from orchestrator import measures, tracing
 
 log = structlog.get_logger(__name__)
 
@@ -33,16 +34,16 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 def log_request(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
     async def call(request: HttpRequest) -> HttpResponseBase:
         started_s, request_id = time.monotonic(), id_of(request)
-        with bound_contextvars(request_id=request_id):
+        with bound_contextvars(request_id=request_id), _span_of(request, request_id) as span:
             response: HttpResponseBase = await get_response(request)
-            _finish(request, response, request_id=request_id, started_s=started_s)
+            _finish(request, response, span, request_id=request_id, started_s=started_s)
         return response
 
     def call_sync(request: HttpRequest) -> HttpResponseBase:
         started_s, request_id = time.monotonic(), id_of(request)
-        with bound_contextvars(request_id=request_id):
+        with bound_contextvars(request_id=request_id), _span_of(request, request_id) as span:
             response: HttpResponseBase = get_response(request)
-            _finish(request, response, request_id=request_id, started_s=started_s)
+            _finish(request, response, span, request_id=request_id, started_s=started_s)
         return response
 
     return call if iscoroutinefunction(get_response) else call_sync
@@ -61,8 +62,27 @@ def path_to_keep(request: HttpRequest) -> str:
     return request.path.replace(secret, "…") if secret else request.path
 
 
+def _route_of(request: HttpRequest) -> str:
+    """The address as the URL table has it: without ids, so that spans of one view have one name."""
+    match = request.resolver_match
+    return f"/{match.route}" if match is not None else "unknown"
+
+
+def _span_of(request: HttpRequest, request_id: str) -> AbstractContextManager[tracing.Span]:
+    if request.path.startswith(_QUIET_PATHS):
+        return nullcontext(tracing.Span())
+    told = {"http.request.method": request.method or "", "switchback.request_id": request_id}
+    parent = request.headers.get("traceparent")
+    return tracing.span("request", told, parent=parent, role="server")
+
+
 def _finish(
-    request: HttpRequest, response: HttpResponseBase, *, request_id: str, started_s: float
+    request: HttpRequest,
+    response: HttpResponseBase,
+    span: tracing.Span,
+    *,
+    request_id: str,
+    started_s: float,
 ) -> None:
     response.headers["X-Request-ID"] = request_id
     if request.path.startswith(_QUIET_PATHS):
@@ -72,6 +92,10 @@ def _finish(
     method = request.method if request.method in _METHODS else "other"
     measures.HTTP_REQUESTS.labels(area, method, str(response.status_code)).inc()
     measures.HTTP_SECONDS.labels(area).observe(took_s)
+    span.rename(f"{request.method} {_route_of(request)}")
+    span.set({"http.response.status_code": response.status_code, "url.path": path_to_keep(request)})
+    if response.status_code >= 500:
+        span.fail(str(response.status_code))
     log.info(
         "request",
         method=request.method,

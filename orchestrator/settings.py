@@ -8,17 +8,17 @@ Application code never asks which one runs. What is missing is named by `orchest
 from __future__ import annotations
 
 import os
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import django_stubs_ext
-import structlog
 from csp.constants import NONCE, NONE, SELF
 
+from orchestrator import logs
 from orchestrator.envvars import (
     env_bool,
+    env_choice,
     env_int,
     env_list,
     env_seconds,
@@ -359,51 +359,6 @@ VLLM_PROCESSED = env_bool("SWITCHBACK_VLLM_PROCESSED", default=False)
 
 # --- logs -----------------------------------------------------------------------------------
 LOG_LEVEL = os.environ.get("SWITCHBACK_LOG_LEVEL", "INFO").upper()
-_SHARED_PROCESSORS: list[Any] = [
-    structlog.contextvars.merge_contextvars,
-    structlog.stdlib.add_log_level,
-    structlog.stdlib.add_logger_name,
-    structlog.processors.TimeStamper(fmt="iso", utc=True),
-]
-structlog.configure(
-    processors=[
-        *_SHARED_PROCESSORS,
-        structlog.stdlib.PositionalArgumentsFormatter(),
-        structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-    ],
-    logger_factory=structlog.stdlib.LoggerFactory(),
-    wrapper_class=structlog.stdlib.BoundLogger,
-    cache_logger_on_first_use=True,
-)
-LOGGING: dict[str, Any] = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {
-        "json": {
-            "()": structlog.stdlib.ProcessorFormatter,
-            "foreign_pre_chain": _SHARED_PROCESSORS,
-            "processors": [
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.format_exc_info,
-                structlog.processors.JSONRenderer(),
-            ],
-        },
-    },
-    "handlers": {
-        "stderr": {"class": "logging.StreamHandler", "formatter": "json", "stream": sys.stderr},
-    },
-    "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
-    "loggers": {
-        "django": {"handlers": [], "level": "INFO", "propagate": True},
-        # One line per request comes from our middleware, with the request id.
-        "uvicorn.access": {"handlers": [], "level": "WARNING", "propagate": False},
-        "uvicorn": {"handlers": [], "level": "INFO", "propagate": True},
-        "uvicorn.error": {"handlers": [], "level": "INFO", "propagate": True},
-        "httpx": {"level": "WARNING"},
-        # At DEBUG it writes headers, and with them what a server quotes of a key.
-        "httpcore": {"level": "WARNING"},
-        "asyncio": {"level": "WARNING"},
-        # It warns that `filesystem://` names no host; there is none to name.
-        "kombu.connection": {"level": "ERROR"},
-    },
-}
+LOG_FORMAT = env_choice("SWITCHBACK_LOG_FORMAT", logs.FORMATS)
+logs.configure()
+LOGGING: dict[str, Any] = logs.logging_settings(level=LOG_LEVEL, form=LOG_FORMAT)

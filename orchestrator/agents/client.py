@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from orchestrator import measures
+from orchestrator import measures, tracing
 from orchestrator.agents.errors import ModelError
 from orchestrator.agents.redacting import transport_for
 from orchestrator.agents.types import (
@@ -81,15 +81,18 @@ class ModelClient:
             ModelError: after the deadline, or at once when waiting cannot help.
         """
         began_s, outcome = time.monotonic(), "failed"
-        try:
-            answer = await self._posted(path, body)
-            outcome = "ok"
-            return answer
-        except ModelError as error:
-            outcome = error.cause
-            raise
-        finally:
-            measures.MODEL_SECONDS.labels(outcome).observe(time.monotonic() - began_s)
+        asked = {"gen_ai.request.model": self.endpoint.model, "url.path": path}
+        with tracing.span("model call", asked, role="client") as span:
+            try:
+                answer = await self._posted(path, body)
+                outcome = "ok"
+                return answer
+            except ModelError as error:
+                outcome = error.cause
+                span.fail(outcome)
+                raise
+            finally:
+                measures.MODEL_SECONDS.labels(outcome).observe(time.monotonic() - began_s)
 
     async def _posted(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         url, limit = self.endpoint.base_url, f"{self._retry_for_s:g} s"

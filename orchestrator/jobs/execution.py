@@ -9,11 +9,12 @@ import structlog
 from django.db import connections
 from structlog.contextvars import bound_contextvars
 
-from orchestrator import measures
+from orchestrator import measures, tracing
 from orchestrator.jobs import lease
 from orchestrator.jobs.errors import Cancelled, LeaseLost, Retryable, Stopped
 from orchestrator.jobs.heartbeat import Heartbeat
 from orchestrator.jobs.registry import JobContext, handler_for
+from orchestrator.jobs.surroundings import fault_of_surroundings, reason_of
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +33,9 @@ def run_attempt(job_id: int) -> None:
     try:
         claimed = lease.claim(job_id)
         if claimed is not None:
-            with bound_contextvars(job_id=job_id, attempt=claimed.fence.attempt):
+            origin = claimed.job.origin
+            asked = {"request_id": origin["request_id"]} if "request_id" in origin else {}
+            with bound_contextvars(job_id=job_id, attempt=claimed.fence.attempt, **asked):
                 _run(claimed)
     finally:
         _close_connections()
@@ -47,7 +50,13 @@ def _run(claimed: lease.Claim) -> None:
         waited = job.started_at - job.created_at
         measures.JOB_WAIT_SECONDS.observe(max(0.0, waited.total_seconds()))
     began_s = time.monotonic()
-    outcome, is_recorded = _attempted(ctx, job.kind)
+    told = {"job.id": job.pk, "job.attempt": claimed.fence.attempt, "job.queue": job.queue}
+    parent = job.origin.get("traceparent")
+    with tracing.span(f"job {job.kind}", told, parent=parent, role="consumer") as span:
+        outcome, is_recorded = _attempted(ctx, job.kind)
+        span.set({"job.outcome": outcome})
+        if outcome == "failed" or not is_recorded:
+            span.fail(outcome)
     if is_recorded:
         log.info("job ended", kind=job.kind, outcome=outcome)
     else:
@@ -74,8 +83,12 @@ def _attempted(ctx: JobContext, kind: str) -> tuple[str, bool]:
         return "retry", lease.retry(ctx.fence, error=str(error), delay_s=error.delay_s)
     except Exception as error:
         # The boundary around every handler: an error ends the job once, with its reason.
+        if (passing := fault_of_surroundings(error)) is not None:
+            reason = reason_of(passing)
+            log.warning("job will be tried again", reason=reason)
+            return "retry", lease.retry(ctx.fence, error=reason, delay_s=None)
         log.exception("job failed")
-        return "failed", lease.fail(ctx.fence, error=f"{type(error).__name__}: {error}")
+        return "failed", lease.fail(ctx.fence, error=reason_of(error))
     return "done", lease.finish(ctx.fence)
 
 

@@ -27,6 +27,10 @@ class Job(models.Model):
     key = models.CharField(max_length=200, unique=True, null=True, blank=True)
     """Makes enqueueing idempotent: a second job with the same key is the first one."""
 
+    origin = models.JSONField(default=dict)
+    """Who asked: `request_id`, `job_id` and `traceparent`, as far as there are any. For logs and
+    traces alone."""
+
     state = models.CharField(max_length=10, choices=JobState.choices, default=JobState.QUEUED)
     attempt = models.PositiveIntegerField(default=0)
     """The fencing token: grows with every claim, never falls."""

@@ -10,7 +10,9 @@ import structlog
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import F, Q
+from structlog.contextvars import get_contextvars
 
+from orchestrator import tracing
 from orchestrator.jobs import lease
 from orchestrator.jobs.announcing import BROKER_ERRORS, announce, count_messages
 from orchestrator.jobs.clock import instant, read_now
@@ -52,6 +54,7 @@ def enqueue(
         spec=spec,
         key=key,
         max_attempts=max_attempts,
+        origin=origin_of_now(),
         not_before=not_before,
         lease_until=silent_until,
         announced_count=0 if is_delayed else 1,
@@ -68,6 +71,15 @@ def enqueue(
     if not is_delayed:
         transaction.on_commit(partial(announce, job.pk, queue), robust=True)
     return job
+
+
+def origin_of_now() -> dict[str, Any]:
+    """What the log lines and spans of this moment belong to."""
+    bound = get_contextvars()
+    told = {name: bound[name] for name in ("request_id", "job_id") if name in bound}
+    if parent := tracing.traceparent():
+        told["traceparent"] = parent
+    return told
 
 
 def cancel(*, job: Job) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Protocol, Self
 
 from django.db import connection
 
+from orchestrator import tracing
 from orchestrator.agents.client import Endpoint, ModelClient
 from orchestrator.agents.endpoints import endpoint_of
 from orchestrator.agents.errors import ModelError
@@ -94,7 +95,7 @@ class Judges:
         key = call_key(question, judge.endpoint)
         task = self._asking.get(key)
         if task is None:
-            task = asyncio.ensure_future(self._answered(judge, key, question))
+            task = asyncio.ensure_future(self._traced(judge, key, question))
             self._asking[key] = task
             task.add_done_callback(lambda done: self._forget(key, done))
         # Shielded: whoever else waits for it must not lose it to one that gave up.
@@ -104,6 +105,11 @@ class Judges:
         self._asking.pop(key, None)
         if not task.cancelled():
             task.exception()  # told to whoever waits; nobody may be left
+
+    async def _traced(self, judge: _Judge, key: str, question: Question) -> Answer:
+        told = {"judge.criterion": question.criterion, "gen_ai.request.model": judge.row.model}
+        with tracing.span("judge", told):
+            return await self._answered(judge, key, question)
 
     async def _answered(self, judge: _Judge, key: str, question: Question) -> Answer:
         kept = await asyncio.to_thread(find_call, self.project_id, key)

@@ -7,6 +7,7 @@ something that is needed is missing; `warn`, it runs with less than it should or
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -68,6 +69,16 @@ def installation_findings() -> list[Finding]:
 
 
 def _settings() -> Iterator[Finding]:
+    yield from _settings_told()
+
+
+@functools.cache
+def _settings_told() -> tuple[Finding, ...]:
+    """Once: they are read when the process starts."""
+    return tuple(_checked())
+
+
+def _checked() -> Iterator[Finding]:
     told = [one for one in checks.run_checks() if one.level >= checks.WARNING]
     for one in told:
         level: Level = "fail" if one.level >= checks.ERROR else "warn"

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import Error, connection
 from django.utils import timezone
 
-from orchestrator import measures
+from orchestrator import measures, tracing
 from orchestrator.processes.build import VERSION, build
 from orchestrator.processes.models import Process
 
@@ -99,6 +99,7 @@ def begin(kind: str, *, queues: Sequence[str] = (), slots: int = 0) -> None:
     if kind not in _running:
         _running[kind] = Beating(kind, queues=queues, slots=slots)
         _running[kind].start()
+        tracing.start(kind, VERSION)
 
 
 def end(kind: str) -> None:

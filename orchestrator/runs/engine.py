@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import asdict
 from typing import Any
 
 import structlog
 from django.conf import settings
 from django.utils import timezone
+from structlog.contextvars import bound_contextvars
 
+from orchestrator import tracing
 from orchestrator.agents.client import RETRY_FOR_S, ChatModel, LocalModel, ModelClient
 from orchestrator.agents.conversation import ChatConversation, TokenConversation
 from orchestrator.agents.functions import FunctionSupport
@@ -246,7 +248,8 @@ async def _attempt(
         await _record_failure(plan.rollout, recorder, announce, cause, message)
 
     try:
-        await _admit(rollout, plan, gate, announce, drain)
+        with bound_contextvars(rollout_id=plan.rollout.pk), _span_of(plan):
+            await _admit(rollout, plan, gate, announce, drain)
     except (LeaseLost, Cancelled, Stopped):
         raise
     except SlotRetractedError:
@@ -265,6 +268,17 @@ async def _attempt(
     except Exception as exc:  # boundary: recorded on the rollout
         log.exception("rollout failed", rollout_id=plan.rollout.pk)
         await record_failure("internal", f"{type(exc).__name__}: {exc}")
+
+
+def _span_of(plan: RolloutPlan) -> AbstractContextManager[tracing.Span]:
+    """With the wait for a slot."""
+    told = {
+        "rollout.id": plan.rollout.pk,
+        "run.id": plan.rollout.run_id,
+        "task.key": plan.rollout.task.key,
+        "rollout.replicate": plan.rollout.replicate,
+    }
+    return tracing.span("rollout", told)
 
 
 async def _admit(

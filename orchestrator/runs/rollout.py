@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from optimizer.harness import Harness
+from orchestrator import tracing
 from orchestrator.agents.conversation import NOT_RUN
 from orchestrator.agents.errors import ModelError
 from orchestrator.agents.models import ModelEndpoint
@@ -361,6 +362,7 @@ class AgentRollout:
         segments = self._segments(payload["observation"])
         progress.answers.append(segments)
         took_s = time.monotonic() - progress.sent_at
+        tracing.record("environment step", took_s, {"step": len(progress.steps) + 1})
         told = NewEvent("observation", observation_payload(payload, segments, took_s))
         posted = self._record.post(told)
         progress.steps.append((posted, step_of(progress.action, told.payload, seq=0)))

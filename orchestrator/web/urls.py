@@ -26,6 +26,7 @@ from orchestrator.web.views import (
     run_start,
     runs,
     settings,
+    system,
     tryouts,
 )
 
@@ -202,6 +203,7 @@ urlpatterns = [
     path("p/<int:project_id>/gates/<int:gate_id>/cancel/", gates.gate_cancel, name="gate_cancel"),
     path("p/<int:project_id>/settings/", settings.project_settings, name="settings"),
     path("p/<int:project_id>/settings/members/", include("orchestrator.web.team_urls")),
+    path("p/<int:project_id>/settings/system/", system.system, name="system"),
     path("p/<int:project_id>/settings/limits/", limits.project_limits, name="limits"),
     path("p/<int:project_id>/settings/webhooks/", include("orchestrator.web.webhook_urls")),
     path("p/<int:project_id>/settings/audit/", audit.audit_log, name="audit"),

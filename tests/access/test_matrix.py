@@ -24,7 +24,7 @@ from tests.api.world import furnish
 from tests.base import People, make_people
 
 pytestmark = pytest.mark.django_db
-ORDER = ("viewer", "editor", "admin")
+ORDER = ("viewer", "editor", "admin", "operator")
 
 
 class Matrix:
@@ -37,6 +37,7 @@ class Matrix:
             "viewer": self.client(people.member),
             "editor": self.client(people.editor),
             "admin": self.client(people.owner),
+            "operator": self.client(User.objects.create_superuser("operator", password=None)),
         }
 
     @staticmethod

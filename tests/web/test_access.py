@@ -166,9 +166,10 @@ ELSEWHERE = {
     "ledger_look",
     *("webhooks", "webhook", "webhook_change", "delivery_replay"),
     *("audit", "audit_file", "member_role", "member_remove", "invitation_revoke"),
+    "system",
 }
 """Tested in `test_calibration_pages`, `test_redteam_page`, `test_alarms_page`, `test_judge_limits`,
-`test_climb_start`, `test_trace_pages`, `test_ledger_pages`, `tests/projects/test_team`.
+`test_climb_start`, `test_trace_pages`, `test_ledger_pages`, `tests/projects/test_team`, `tests/operating/test_system_page`.
 """
 
 

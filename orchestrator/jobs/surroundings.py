@@ -1,0 +1,37 @@
+"""Faults that are nobody's mistake and pass: a database that restarts, a disk that is full.
+
+A handler that meets one has not failed: its work is there again once the database answers, or there
+is room. So its job is tried again, as if the handler had asked for it, and fails with the reason
+only when its attempts are used up.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from django.db import InterfaceError, OperationalError
+
+_OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+
+
+def fault_of_surroundings(error: BaseException) -> BaseException | None:
+    """The first one that `error` is, or that a group of errors holds; None if there is none."""
+    return next((leaf for leaf in leaves(error) if _passes(leaf)), None)
+
+
+def reason_of(error: BaseException) -> str:
+    """In words; of a group of errors what its first one says."""
+    first = leaves(error)[0]
+    return f"{type(first).__name__}: {first}"
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for inner in error.exceptions for leaf in leaves(inner)]
+
+
+def _passes(error: BaseException) -> bool:
+    if isinstance(error, OperationalError | InterfaceError):
+        return True
+    return isinstance(error, OSError) and error.errno in _OF_THE_DISK
