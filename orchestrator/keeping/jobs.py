@@ -24,8 +24,18 @@ from orchestrator.keeping.archive.reading import read_archive
 from orchestrator.keeping.archive.rows import discard
 from orchestrator.keeping.archive.writing import Report, write_archive
 from orchestrator.keeping.errors import ArchiveInvalid
-from orchestrator.keeping.models import OPEN_STATES, Transfer, WorkState
+from orchestrator.keeping.models import (
+    OPEN_STATES,
+    RetentionRule,
+    RetentionRun,
+    Transfer,
+    What,
+    WorkState,
+)
+from orchestrator.keeping.retention import services as retention
+from orchestrator.keeping.retention.looking import look
 from orchestrator.projects.models import Project
+from unpacking.limits import amount
 
 
 @blobs_in_use("files of exports and imports")
@@ -142,3 +152,32 @@ def _take_away(transfer: Transfer) -> None:
         discard(project)
     Transfer.objects.filter(pk=transfer.pk).update(draft_id=None)
     transfer.draft_id = None
+
+
+def record_look_unfinished(job: Job) -> None:
+    is_cancelled = job.state == JobState.CANCELLED
+    state = WorkState.CANCELLED if is_cancelled else WorkState.FAILED
+    retention.end(job.spec["retention_run_id"], state, job.error)
+
+
+@job_handler(retention.LOOK, on_unfinished=record_look_unfinished)
+def retain(ctx: JobContext) -> None:
+    with transaction.atomic():
+        hold_fence(ctx.fence)
+        asked = RetentionRun.objects.filter(pk=ctx.spec["retention_run_id"], state__in=OPEN_STATES)
+        asked.update(state=WorkState.RUNNING)
+        run = asked.select_related("project", "asked_by").first()
+    if run is None:
+        return
+    found = []
+    for rule in RetentionRule.objects.filter(project=run.project).order_by("what"):
+        seen = look(rule, run, ctx.check)
+        found.append(seen)
+        if seen.removed:
+            label = (
+                f"{seen.removed:,} {What(seen.what).label.lower()}, {amount(seen.removed_bytes)}"
+            )
+            retention.record(run, [label])
+    with transaction.atomic():
+        hold_fence(ctx.fence)
+        retention.end(run.pk, WorkState.COMPLETED, found=[each.as_json() for each in found])
