@@ -57,9 +57,8 @@ def streams() -> Iterator[StreamRow]:
 
 
 def attempts() -> Iterator[AttemptRow]:
-    """Events that name the attempt of the job that wrote them."""
-    kinds = ("train.step", "train.attempt")
-    rows = Event.objects.filter(kind__in=kinds, stream__kind="training_job")
+    """Events that name the attempt of the trainer that wrote them."""
+    rows = Event.objects.filter(kind="train.step", stream__kind="training_job")
     for stream_id, seq, kind, payload in _rows(
         rows.order_by("stream_id", "seq"), "stream_id", "seq", "kind", "payload"
     ):

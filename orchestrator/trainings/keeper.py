@@ -143,7 +143,8 @@ class Keeper:
         with transaction.atomic():
             hold_fence(self._ctx.fence)
             give_back(self._job, state=TrainingState.QUEUED, job=None)
-        schedule()
+            # Whoever gets the device gets it with this: a kill in between would leave it idle.
+            schedule()
 
     # --- the trainer's process ---------------------------------------------------------------
 
@@ -417,7 +418,7 @@ class Keeper:
                 ]
             )
             self._origin.ended(self._job)
-        schedule()
+            schedule()
         pack(TrainingJob.objects.select_related("stream").get(pk=self._job.pk))
 
 

@@ -64,7 +64,7 @@ class FaultServer:
     async def ready(self) -> None:
         """Until GET /health answers 200."""
         transport = httpx.AsyncHTTPTransport(uds=str(self.socket))
-        async with asyncio.timeout(30), httpx.AsyncClient(transport=transport) as client:
+        async with asyncio.timeout(120), httpx.AsyncClient(transport=transport) as client:
             while True:
                 try:
                     if (await client.get("http://localhost/health")).is_success:

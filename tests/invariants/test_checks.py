@@ -151,7 +151,7 @@ def test_what_was_started_ends_once() -> None:
     ended = EndRow("run", 1, "completed", True, [{"state": "completed"}])
     assert names(check_ends([ended, EndRow("run", 2, "running", False, [])])) == []
     assert names(check_ends([ended._replace(ends=[])])) == ["owner.ended"]
-    assert names(check_ends([ended._replace(ends=ended.ends * 2)])) == ["owner.ended"]
+    assert names(check_ends([ended._replace(ends=[*ended.ends, *ended.ends])])) == ["owner.ended"]
     assert names(check_ends([ended._replace(state="failed")])) == ["owner.ended"]
     assert names(check_ends([ended._replace(is_ended=False)])) == ["owner.ended"]
     assert names(check_open_rollouts([(1, "completed", 0)])) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
 import signal
@@ -107,7 +108,7 @@ def _kill_environment(scene: Scene) -> str:
         return f"environment server {found[0].pid}"
     scene.world.environment.send(signal.SIGKILL)
     scene.hold(0.2, 1.0)
-    scene.world.environment.spawn()
+    asyncio.run(scene.world.environment.start())
     return "environment server at its address"
 
 

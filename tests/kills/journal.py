@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any
 
 from orchestrator.invariants.finding import Finding
@@ -57,12 +58,11 @@ class Journal:
 
     def _check_items(self) -> Iterator[Finding]:
         from orchestrator.traces.models import OutsideEvent
-        from orchestrator.traces.services import digest
 
         with self._lock:
             items = {rollout: set(names) for rollout, names in self.items.items()}
         for rollout, names in items.items():
-            keys = {digest(f'"{name}"'): name for name in names}
+            keys = {sha256(f'"{name}"'.encode()).hexdigest(): name for name in names}
             stored = set(
                 OutsideEvent.objects.filter(owner__name=f'"{rollout}"').values_list(
                     "key", flat=True

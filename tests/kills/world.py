@@ -95,7 +95,8 @@ class World:
     def start_training(self) -> int:
         from tests.climbs.small import SMALL
 
-        settings = {**SMALL["train"], "evaluate_every": 2, "evaluate_rollouts": 2}
+        train: Any = SMALL["train"]
+        settings = {**train, "evaluate_every": 2, "evaluate_rollouts": 2}
         settings |= {"steps": 4, "pauses_on_alarm": False}
         body = {**self.work_on("small", "tiny"), "name": f"Training {next(self._numbers)}"}
         return self._accepted("training", "trainings", {**body, "settings": settings})
