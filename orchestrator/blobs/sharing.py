@@ -13,15 +13,20 @@ import re
 import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
+import structlog
 from django.conf import settings
 
+from orchestrator.blobs.errors import BlobError
 from orchestrator.blobs.keeping import blobs_in_use
 from orchestrator.blobs.models import SharedFolder
 from orchestrator.blobs.services import is_shared, store
 from orchestrator.blobs.trees import blobs_of, fetch_file, fetch_files, files_of, put_tree
 from orchestrator.blobs.types import BlobStore
+
+log = structlog.get_logger(__name__)
 
 _OF_ANY_HOST = re.compile(r"/((?:training|adapters)/\d+(?:/.*)?|lens/[^/]+)$")
 """What lies below data folders, in a path of a host whose data folder is not known here."""
@@ -98,12 +103,20 @@ def here(path: str | Path) -> Path:
     return path if key is None or path.exists() else Path(settings.DATA_DIR) / key
 
 
+def is_offered(path: str | Path) -> bool:
+    """Whether some host has shared exactly this folder or file; the store is not asked."""
+    return is_shared() and SharedFolder.objects.filter(key=key_of(path)).exists()
+
+
 def is_kept(path: str | Path) -> bool:
-    """Whether it is here, or could be fetched."""
+    """Whether it is here, or is part of what can be fetched. A store that is away gives nothing."""
     if here(path).exists():
         return True
-    is_file = SharedFolder.objects.filter(key=key_of(path), is_file=True)
-    return is_shared() and (is_file.exists() or bool(_remote(path)))
+    try:
+        return is_offered(path) or bool(_remote(path))
+    except BlobError as error:
+        log.warning("shared folder not read", path=str(path), error=str(error))
+        return False
 
 
 def local(path: str | Path) -> Path:
@@ -142,7 +155,7 @@ def _remote(path: str | Path) -> list[dict[str, object]]:
     if row is None:
         return []
     inside = key[len(row.key) :].strip("/")
-    files = files_of(store(), row.tree)
+    files = _files(store(), row.tree)
     if not inside:
         return files
     cut = len(inside) + 1
@@ -151,6 +164,12 @@ def _remote(path: str | Path) -> list[dict[str, object]]:
         for each in files
         if each["path"].startswith(f"{inside}/")
     ]
+
+
+@lru_cache(maxsize=64)
+def _files(blobs: BlobStore, tree: str) -> list[dict[str, object]]:
+    """A list never changes."""
+    return files_of(blobs, tree)
 
 
 @blobs_in_use("shared folders")

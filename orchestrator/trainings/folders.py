@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 
 from orchestrator.blobs import sharing
-from orchestrator.blobs.errors import BlobError
+from orchestrator.blobs.errors import BlobDamaged, BlobError
 from orchestrator.jobs.errors import Retryable
 from orchestrator.trainings.errors import TrainingError, TrainingRefused
 from training.checkpoint import LATEST
@@ -23,8 +23,8 @@ from training.models import Checkpoint, TrainingJob
 log = structlog.get_logger(__name__)
 
 _TRIES = 3
-"""The trainer removes old checkpoints while they are read."""
-_SHARED = re.compile(r"(manifest\.json|pool\.jsonl|(checkpoints|publish|scores)/.+)")
+"""The trainer removes old checkpoints and writes events while they are read."""
+_SHARED = re.compile(r"(manifest\.json|pool\.jsonl|events\.jsonl|(checkpoints|publish|scores)/.+)")
 
 
 def folder_of(job: TrainingJob) -> Path:
@@ -82,7 +82,7 @@ def share(job: TrainingJob) -> sharing.Taken | None:
     for last in range(_TRIES):
         try:
             return sharing.take(folder, wanted=is_shared)
-        except FileNotFoundError as error:
+        except (FileNotFoundError, BlobDamaged) as error:
             if last + 1 == _TRIES:
                 raise BlobError(f"{folder} changed while it was read: {error}") from error
     return None

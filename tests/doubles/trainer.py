@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tests.waiting import wait_until
 from training import selection
+from training.checkpoint import LATEST
 from training.jobs.events import EventLog
 from training.jobs.folder import EvaluationNeed, JobFolder, Need, version_name, write_json
 from training.jobs.heartbeat import Heartbeat
@@ -85,6 +86,8 @@ class Trainer:
         folder = self.job.published / version_name(step)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / WEIGHTS).write_bytes(f"weights of step {step}".encode())
+        self.job.checkpoints.mkdir(exist_ok=True)
+        (self.job.checkpoints / LATEST).write_text(f"step-{step:06d}\n")
         rewards = [row.reward for row in rows if row.reward is not None]
         marked = 0.5 if self.mode == "collapses" and step >= 4 else 0.0
         metrics = {

@@ -23,7 +23,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from orchestrator.blobs import sharing
 from orchestrator.environments.errors import SourceError
+from orchestrator.environments.packages import elsewhere
 from orchestrator.environments.packages.installation import (
     DONE,
     Installation,
@@ -197,7 +199,7 @@ def _make_venv(folder: Path) -> None:
     version = openenv_version()
     for name in OPENENV_NAMES - {"openenv"}:
         info = site / f"{name.replace('-', '_')}-{version}.dist-info"
-        info.mkdir()
+        info.mkdir(exist_ok=True)
         (info / "METADATA").write_text(
             f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8"
         )
@@ -225,6 +227,7 @@ def _keep_log(staging: Installation, root: Path) -> None:
 @contextlib.contextmanager
 def _only_one(path: Path, report: Report, check: Check) -> Iterator[None]:
     """One installer of a digest at a time, over all processes of this machine."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         while True:
             try:
@@ -246,12 +249,22 @@ def _sweep(root: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
+def share_installation(source: Mapping[str, Any], data: Path) -> sharing.Taken | None:
+    """Puts the installation that a frozen source names where other hosts find it."""
+    name = str(source.get("installation") or "")
+    return elsewhere.share(Installation(packages_root(data) / name)) if name else None
+
+
 def installed_source(
     source: Mapping[str, Any], data: Path
 ) -> tuple[Installation, list[dict[str, str]]]:
     """The installation that a frozen source names, and the ways to import its app."""
     name = str(source.get("installation") or "")
     installed = Installation(packages_root(data) / name)
+    if is_installation(name) and not installed.is_complete and sharing.is_offered(installed.folder):
+        with _only_one(packages_root(data) / f"{name}.lock", lambda _: None, lambda: None):
+            if not installed.is_complete:
+                elsewhere.fetch(installed, _make_venv)
     # A source may come from whoever writes drafts: its name must not lead elsewhere.
     if not is_installation(name) or not installed.is_complete:
         raise SourceError(

@@ -18,6 +18,7 @@ from django.db import transaction
 from django.utils import timezone
 from django.utils.text import slugify
 
+from orchestrator.blobs import sharing
 from orchestrator.environments.conformance.finding import Status
 from orchestrator.environments.conformance.repeating import episode_isolation
 from orchestrator.environments.conformance.running import grade
@@ -31,6 +32,7 @@ from orchestrator.environments.models import (
     SourceRegistration,
 )
 from orchestrator.environments.packages.capacity import measure_capacity, slots_asked
+from orchestrator.environments.packages.install import share_installation
 from orchestrator.environments.packages.preparing import Prepared, prepare
 from orchestrator.environments.probe import probe
 from orchestrator.environments.resources import Resources
@@ -164,8 +166,11 @@ def _isolated(
 def _finish(
     registration: SourceRegistration, prepared: Prepared, proof: Mapping[str, Any], fence: Fence
 ) -> None:
+    taken = share_installation(prepared.source, data_folder())
     with transaction.atomic():
         hold_fence(fence)
+        if taken is not None:
+            sharing.record(taken)
         environment, is_new = Environment.objects.get_or_create(
             project_id=registration.project_id,
             slug=slug_of(registration.name),
