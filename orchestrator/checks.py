@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 
+from orchestrator import tracing
+
 STACKS = ("embedded", "scale")
 
 # File systems on which SQLite's write-ahead log does not work between processes or hosts.
@@ -143,6 +145,19 @@ def check_sign_in_provider(**_: Any) -> list[CheckMessage]:
             "SWITCHBACK_OIDC_ISSUER is not an https address: anybody on the way could sign in.",
             hint="Give the provider's https address; http is for a provider on this machine.",
             id="switchback.E011",
+        )
+    ]
+
+
+@register(Tags.compatibility)
+def check_tracing(**_: Any) -> list[CheckMessage]:
+    if not tracing.is_wanted() or tracing.is_installed():
+        return []
+    return [
+        Error(
+            "OTEL_EXPORTER_OTLP_ENDPOINT is set, and OpenTelemetry is not installed.",
+            hint="pip install -r requirements/otel.txt, or unset it.",
+            id="switchback.E012",
         )
     ]
 

@@ -57,18 +57,25 @@ def is_wanted() -> bool:
     return not disabled and any(os.environ.get(name) for name in ENDPOINT_VARIABLES)
 
 
+def is_installed() -> bool:
+    try:
+        import opentelemetry.exporter.otlp.proto.http.trace_exporter
+        import opentelemetry.sdk.trace.export  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
 def start(part: str, version: str) -> bool:
     """Begins to send spans of this process, if that is wanted; False if it is not, or cannot be."""
     global _provider, _tracer
-    if _tracer is not None or not is_wanted():
-        return _tracer is not None
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    except ImportError:
-        return False  # said by the system check switchback.E012
+    if _tracer is not None or not is_wanted() or not is_installed():
+        return _tracer is not None  # what is missing is said by the system check switchback.E012
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
     told: dict[str, Any] = {
         "service.version": version,
         "service.instance.id": f"{socket.gethostname()}:{os.getpid()}",

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from switchback_cli import comment, data, gate, work
+from switchback_cli import comment, data, gate, selftest, work
 from switchback_cli.errors import INFRASTRUCTURE, CommandFailed, Ended
 from switchback_cli.options import Options
 from switchback_cli.speech import say
@@ -52,6 +52,7 @@ app.command()(work.tail)
 app.command()(data.export)
 app.command("import")(data.import_)
 app.command()(data.login)
+app.command()(selftest.selftest)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,17 +13,21 @@ from typing import Any
 from django.db import OperationalError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
+from structlog.contextvars import get_contextvars
 
 from optimizer.errors import HarnessInvalid
 from orchestrator.agents.services import EndpointRefused
 from orchestrator.climbs.services import ClimbError
+from orchestrator.environments.authoring.archives import ArchiveRefusedError
 from orchestrator.environments.authoring.errors import DraftConflictError, DraftRefusedError
 from orchestrator.environments.errors import EnvironmentProbeError, SourceError
 from orchestrator.environments.folders import FolderInvalid
 from orchestrator.gates.errors import GateEnded, GateRefused
 from orchestrator.grading.errors import DraftGone, GoldenFailures, GradingError, Stale
 from orchestrator.harnesses.errors import ChangeRefused, UploadRefused
+from orchestrator.keeping.errors import KeepingRefused
 from orchestrator.projects.services import LastAdmin, TokenRefused
+from orchestrator.projects.storage import StorageFull
 from orchestrator.proposing.errors import AnswerRefused, NotWaiting
 from orchestrator.review.errors import ItemGone, ReviewError, SeatLost
 from orchestrator.runs.saved_views import ViewRefused
@@ -31,6 +35,7 @@ from orchestrator.runs.starting import RunRefused
 from orchestrator.searches.releases import ReleaseRefused
 from orchestrator.searches.services import SearchRefused
 from orchestrator.trainings.errors import TrainingRefused
+from orchestrator.tryouts.errors import TryoutError
 from rubrics.errors import RubricInvalid
 
 CONTENT_TYPE = "application/problem+json"
@@ -53,6 +58,8 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (SourceError, 422),
     (FolderInvalid, 422),
     (RunRefused, 422),
+    (StorageFull, 422),
+    (KeepingRefused, 422),
     (EndpointRefused, 422),
     (SearchRefused, 422),
     (ReleaseRefused, 422),
@@ -64,6 +71,8 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (TokenRefused, 422),
     (ViewRefused, 422),
     (UploadRefused, 422),
+    (ArchiveRefusedError, 422),
+    (TryoutError, 422),
     (ChangeRefused, 422),
 )
 """What the product refuses, the first that fits: see the exception's own module."""
@@ -98,6 +107,7 @@ def problem_of(status: int, detail: str, errors: Sequence[Mapping[str, str]] = (
         "status": status,
         "detail": detail,
         "errors": list(errors),
+        "request_id": str(get_contextvars().get("request_id", "")),
     }
     return Response(body, status=status, content_type=CONTENT_TYPE)
 

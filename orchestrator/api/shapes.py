@@ -47,6 +47,7 @@ class Problem(TypedDict):
     status: int
     detail: Annotated[str, "What is wrong and what to do about it."]
     errors: Annotated[list[Reason], "Fields and reasons one by one; empty where `detail` is all."]
+    request_id: Annotated[str, "As in `X-Request-ID`: names the request in the server's logs."]
 
 
 def schema_of(annotation: Any) -> dict[str, Any]:

@@ -50,7 +50,11 @@ def _run(claimed: lease.Claim) -> None:
         waited = job.started_at - job.created_at
         measures.JOB_WAIT_SECONDS.observe(max(0.0, waited.total_seconds()))
     began_s = time.monotonic()
-    told = {"job.id": job.pk, "job.attempt": claimed.fence.attempt, "job.queue": job.queue}
+    told: tracing.Attributes = {
+        "job.id": job.pk,
+        "job.attempt": claimed.fence.attempt,
+        "job.queue": job.queue,
+    }
     parent = job.origin.get("traceparent")
     with tracing.span(f"job {job.kind}", told, parent=parent, role="consumer") as span:
         outcome, is_recorded = _attempted(ctx, job.kind)

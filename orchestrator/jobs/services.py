@@ -76,7 +76,7 @@ def enqueue(
 def origin_of_now() -> dict[str, Any]:
     """What the log lines and spans of this moment belong to."""
     bound = get_contextvars()
-    told = {name: bound[name] for name in ("request_id", "job_id") if name in bound}
+    told: dict[str, Any] = {name: bound[name] for name in ("request_id", "job_id") if name in bound}
     if parent := tracing.traceparent():
         told["traceparent"] = parent
     return told

@@ -169,7 +169,8 @@ ELSEWHERE = {
     "system",
 }
 """Tested in `test_calibration_pages`, `test_redteam_page`, `test_alarms_page`, `test_judge_limits`,
-`test_climb_start`, `test_trace_pages`, `test_ledger_pages`, `tests/projects/test_team`, `tests/operating/test_system_page`.
+`test_climb_start`, `test_trace_pages`, `test_ledger_pages`, `tests/projects/test_team`,
+`tests/operating/test_system_page`.
 """
 
 
