@@ -114,7 +114,9 @@ def _base(request: Request) -> str:
 
 
 def _path(name: str, args: tuple[object, ...]) -> str:
-    return _form(name, len(args)).format(*(quote(str(arg), safe="") for arg in args))
+    return _form(name, len(args)).format(
+        *(arg if isinstance(arg, int) else quote(str(arg), safe="") for arg in args)
+    )
 
 
 _SENTINEL = 900_000_000_000_000

@@ -1,7 +1,6 @@
 """`Idempotency-Key`: a request that is sent again does its work once and gets the same answer.
 
     return once(request, lambda: start(…))
-    return made_once(request, lambda: make(…), lambda made: answer_of(made))
 
 The key belongs to the user. The first request stores it in the transaction that does the work;
 whoever comes with it meanwhile waits for that transaction, by the writer lock of SQLite or the
@@ -13,11 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import TypeVar
 
-from django.db import IntegrityError, transaction
+from django.db import connection, transaction
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.exceptions import ValidationError
@@ -33,6 +32,8 @@ HEADER = "Idempotency-Key"
 KEPT = timedelta(days=7)
 MOST_CHARACTERS = 200
 _OLD_AT_ONCE = 50
+"""Forgotten at a time, by every so-manieth request."""
+P = TypeVar("P")
 PARAMETER = OpenApiParameter(
     HEADER,
     {"type": "string", "minLength": 1, "maxLength": MOST_CHARACTERS, "pattern": "^[!-~]+$"},
@@ -43,53 +44,60 @@ PARAMETER = OpenApiParameter(
 
 def once(request: Request, work: Callable[[], Response]) -> Response:
     """The answer of `work`, or of the request that came before with the same key."""
+    return once_prepared(request, lambda: None, lambda _: work())
+
+
+def once_prepared(
+    request: Request, prepare: Callable[[], P], work: Callable[[P], Response]
+) -> Response:
+    """As `once`. What `prepare` reads is read before anybody else has to wait for `work`."""
     key = request.headers.get(HEADER)
     if key is None:
+        prepared = prepare()
         with transaction.atomic():
-            return work()
+            return work(prepared)
     if not 0 < len(key) <= MOST_CHARACTERS or not all("!" <= sign <= "~" for sign in key):
         raise ValidationError(
             {HEADER: [f"accepts 1 to {MOST_CHARACTERS} printable ASCII characters, no space"]}
         )
     assert isinstance(request.user, User), "only members come this far"
     digest = _digest(request)
-    with transaction.atomic():
-        row = _taken(request.user, key, digest)
-        if row is None:
+    try:
+        prepared = prepare()
+    except Exception:
+        # What was there for the first request may be gone for the one that repeats it.
+        if IdempotentRequest.objects.filter(user=request.user, key=key).exists():
             return _replayed(request.user, key, digest)
-        answer = work()
-        row.status = answer.status_code
-        row.body = JSONRenderer().render(answer.data).decode()
-        row.location = answer.headers.get("Location", "")
-        row.save(update_fields=["status", "body", "location"])
-        _forget_old()
+        raise
+    with transaction.atomic():
+        pk = _taken(request.user, key, digest)
+        if pk is None:
+            return _replayed(request.user, key, digest)
+        answer = work(prepared)
+        IdempotentRequest.objects.filter(pk=pk).update(
+            status=answer.status_code,
+            body=JSONRenderer().render(answer.data).decode(),
+            location=answer.headers.get("Location", ""),
+        )
+        if pk % _OLD_AT_ONCE == 0:
+            _forget_old()
         return answer
 
 
-def made_once(
-    request: Request,
-    make: Callable[[], Any],
-    told: Callable[[Any], Mapping[str, Any]],
-    *,
-    status: int = 201,
-) -> Response:
-    """Something new, answered with its address."""
+def _taken(user: User, key: str, digest: str) -> int | None:
+    """The row of a key that nobody has used. Needs a transaction.
 
-    def work() -> Response:
-        answer = told(make())
-        headers = {"Location": answer["url"]} if "url" in answer else None
-        return Response(answer, status=status, headers=headers)
-
-    return once(request, work)
-
-
-def _taken(user: User, key: str, digest: str) -> IdempotentRequest | None:
-    """The row of a key that nobody has used. Needs a transaction."""
-    try:
-        with transaction.atomic():
-            return IdempotentRequest.objects.create(user=user, key=key, digest=digest)
-    except IntegrityError:
-        return None
+    One statement: it waits for whoever has the key and has not committed.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {IdempotentRequest._meta.db_table}"
+            " (user_id, key, digest, status, body, location, created_at)"
+            " VALUES (%s, %s, %s, 0, '', '', %s) ON CONFLICT DO NOTHING RETURNING id",
+            [user.pk, key, digest, connection.ops.adapt_datetimefield_value(timezone.now())],
+        )
+        rows = cursor.fetchall()
+    return rows[0][0] if rows else None
 
 
 def _replayed(user: User, key: str, digest: str) -> Response:

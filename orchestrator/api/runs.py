@@ -6,7 +6,6 @@ import datetime
 from dataclasses import replace
 from typing import Annotated, Any, TypedDict
 
-from django.db.models import QuerySet
 from django.http import HttpResponseBase
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -28,7 +27,7 @@ from orchestrator.environments.models import Split
 from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.projects.models import Project
 from orchestrator.runs.models import Purpose, Run, RunState
-from orchestrator.runs.queries import EMPTY_TALLY, Tally, runs_in, tallies, tally
+from orchestrator.runs.queries import EMPTY_TALLY, Tally, name_parts, runs_in, tallies, tally
 from orchestrator.runs.services import cancel_run
 from orchestrator.runs.starting import MAX_ROLLOUTS, Asked, start_run_by_hand
 
@@ -90,7 +89,7 @@ class Runs(Endpoint):
         return Response(
             paging.paged(
                 request,
-                listed(runs_in(project.pk, **asked)),
+                runs_in(project.pk, **asked).select_related(None),
                 lambda runs: run_answers(request, runs),
                 html_url=page_url(request, "runs", project.pk),
             )
@@ -108,14 +107,12 @@ class Runs(Endpoint):
         project = project_for_edit(request.user, project_id)
         asked = read(NewRun, request.data)
 
-        def start() -> Response:
-            run = start_run_by_hand(
-                actor=actor_of(request), project=project, asked=asked_of(project, asked)
-            )
+        def start(asked: Asked) -> Response:
+            run = start_run_by_hand(actor=actor_of(request), project=project, asked=asked)
             location = api_url(request, "run", project.pk, run.pk)
             return created(request, new_run_answer(request, run), location, status=202)
 
-        return idempotency.once(request, start)
+        return idempotency.once_prepared(request, lambda: asked_of(project, asked), start)
 
 
 class RunDetail(Endpoint):
@@ -168,14 +165,8 @@ def asked_of(project: Project, asked: dict[str, Any]) -> Asked:
     )
 
 
-def listed(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """What names a run is often the same: read once for a page, and not joined to each row."""
-    return runs.select_related(None).prefetch_related(
-        "environment_version__environment", "rubric_version__rubric", "model"
-    )
-
-
 def run_answers(request: Request, runs: list[Run]) -> list[RunAnswer]:
+    name_parts(runs)
     counted = tallies(run.pk for run in runs)
     return [_answer(request, run, counted.get(run.pk, EMPTY_TALLY)) for run in runs]
 

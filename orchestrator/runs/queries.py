@@ -10,12 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Avg, Count, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db import connection
+from django.db.models import Avg, Count, OuterRef, QuerySet, Subquery, Sum
 
 from optimizer.statistics import wilson_interval
 from orchestrator.agents.models import ModelEndpoint
+from orchestrator.environments.models import EnvironmentVersion
 from orchestrator.events.models import Event
 from orchestrator.runs.models import Rollout, RolloutState, Run
+from rubrics.models import RubricVersion
 
 
 @dataclass(frozen=True)
@@ -54,43 +57,70 @@ class Tally:
 EMPTY_TALLY = Tally(0, 0, 0, 0, 0, 0, None, 0, 0, 0.0)
 
 
+_TALLIES = f"""
+    SELECT run_id, COUNT(*),
+      COUNT(*) FILTER (WHERE state IN ('{RolloutState.RUNNING}', '{RolloutState.JUDGING}')),
+      COUNT(*) FILTER (WHERE state = '{RolloutState.SCORED}'),
+      COUNT(*) FILTER (WHERE state = '{RolloutState.ERRORED}'),
+      COUNT(*) FILTER (WHERE state = '{RolloutState.NOT_APPLICABLE}'),
+      COUNT(*) FILTER (WHERE state = '{RolloutState.CANCELLED}'),
+      SUM(score), COUNT(*) FILTER (WHERE score >= 0.5),
+      COALESCE(SUM(tokens_in) + SUM(tokens_out), 0), COALESCE(SUM(cost_usd), 0)
+    FROM {Rollout._meta.db_table} WHERE NOT is_replaced AND run_id IN (%s) GROUP BY run_id
+"""
+"""Written out, since it is asked with every list: Django needs longer to compose it than a database
+to answer it.
+"""
+
+
 def tallies(run_ids: Iterable[int]) -> dict[int, Tally]:
     """One query for any number of runs."""
-    rows = (
-        Rollout.objects.filter(run_id__in=list(run_ids))
-        .values("run_id")
-        .annotate(
-            planned=Count("id"),
-            running=Count("id", filter=Q(state__in=[RolloutState.RUNNING, RolloutState.JUDGING])),
-            scored=Count("id", filter=Q(state=RolloutState.SCORED)),
-            errored=Count("id", filter=Q(state=RolloutState.ERRORED)),
-            not_applicable=Count("id", filter=Q(state=RolloutState.NOT_APPLICABLE)),
-            cancelled=Count("id", filter=Q(state=RolloutState.CANCELLED)),
-            total=Sum("score"),
-            passed=Count("id", filter=Q(score__gte=0.5)),
-            tokens=Sum("tokens_in") + Sum("tokens_out"),
-            cost=Sum("cost_usd"),
+    ids = list(run_ids)
+    if not ids:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(_TALLIES % ", ".join(["%s"] * len(ids)), ids)
+        rows = cursor.fetchall()
+    found = {}
+    for run_id, *counts, total, passed, tokens, cost in rows:
+        planned, running, scored, errored, not_applicable, cancelled = counts
+        found[run_id] = Tally(
+            planned=planned,
+            running=running,
+            scored=scored,
+            errored=errored,
+            not_applicable=not_applicable,
+            cancelled=cancelled,
+            mean=total / scored if scored else None,
+            passed=passed,
+            tokens=int(tokens),
+            cost_usd=float(cost),
         )
-    )
-    return {
-        row["run_id"]: Tally(
-            planned=row["planned"],
-            running=row["running"],
-            scored=row["scored"],
-            errored=row["errored"],
-            not_applicable=row["not_applicable"],
-            cancelled=row["cancelled"],
-            mean=row["total"] / row["scored"] if row["scored"] else None,
-            passed=row["passed"],
-            tokens=row["tokens"] or 0,
-            cost_usd=row["cost"] or 0.0,
-        )
-        for row in rows
-    }
+    return found
 
 
 def tally(run_id: int) -> Tally:
     return tallies([run_id]).get(run_id, EMPTY_TALLY)
+
+
+def name_parts(runs: Sequence[Run]) -> None:
+    """Reads what names the runs of a page: often the same, so not joined to each row. Three
+    queries; of those objects only what names them.
+    """
+    versions = EnvironmentVersion.objects.select_related("environment").only(
+        "number", "environment__slug", "environment__name"
+    )
+    rubrics = RubricVersion.objects.select_related("rubric").only("number", "rubric__name")
+    models = ModelEndpoint.objects.only("name")
+    for name, query in (
+        ("environment_version", versions),
+        ("rubric_version", rubrics),
+        ("model", models),
+    ):
+        ids = {getattr(run, f"{name}_id") for run in runs}
+        found = {each.pk: each for each in query.filter(pk__in=ids)}
+        for run in runs:
+            setattr(run, name, found[getattr(run, f"{name}_id")])
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from orchestrator.events.services import (
     NewEvent,
     append,
     append_many,
-    create_stream,
     hold_fence,
 )
 from orchestrator.jobs import services as jobs
@@ -77,9 +76,13 @@ def create_run(*, spec: RunSpec, plan: Sequence[PlannedRollout], key: str | None
             if existing is not None:
                 return existing
         limits.check(spec.project.pk, len(plan))
+        kinds = ["run", *(["rollout"] * len(plan))]
+        own, *streams = Stream.objects.bulk_create(
+            [Stream(project=spec.project, kind=kind) for kind in kinds]
+        )
         run = Run.objects.create(
             project=spec.project,
-            stream=create_stream(project=spec.project, kind="run"),
+            stream=own,
             key=key,
             purpose=spec.purpose,
             label=spec.label,
@@ -91,9 +94,6 @@ def create_run(*, spec: RunSpec, plan: Sequence[PlannedRollout], key: str | None
             sampling=spec.sampling or {},
             concurrency=spec.concurrency,
             seed=spec.seed,
-        )
-        streams = Stream.objects.bulk_create(
-            [Stream(project=spec.project, kind="rollout") for _ in plan]
         )
         Rollout.objects.bulk_create(
             Rollout(
