@@ -16,11 +16,14 @@ import benchmarks
 _NOT_BENCHMARKS = {
     *("__main__", "figures", "live_writer", "rollouts_client", "rollouts_server", "stack"),
     *("past_rollouts", "optimizer_llm_room"),
-    *("ui_traces", "ui_proxy", "ui_charts", "ui_lists", "dataset"),  # parts of `ui`
+    *("ui_traces", "ui_proxy", "ui_charts", "ui_lists"),  # parts of `ui`
+    *("dataset", "dataset_copies"),
     *("ui_peers", "ui_peers_sender"),  # needs an environment with the peers
+    *("durability_spans", "durability_stack", "durability_watchers", "durability_peers"),
+    *("durability_soak", "durability_workers"),
     "gpu",  # a script of its own, for a CUDA device
 }
-_ONLY_BY_NAME = {"optimizer_llm"}
+_ONLY_BY_NAME = {"optimizer_llm", "durability", "scale_events"}
 """They take hours."""
 
 

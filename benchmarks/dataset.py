@@ -6,6 +6,7 @@ over a vocabulary of 20,000, and there is one rare and one common word that sear
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -22,7 +23,7 @@ from orchestrator.agents.models import EndpointKind, ModelEndpoint
 from orchestrator.environments.models import Environment, EnvironmentKind, EnvironmentVersion, Task
 from orchestrator.events.models import Event, Stream
 from orchestrator.events.search_index import write_words
-from orchestrator.events.search_text import event_words
+from orchestrator.events.search_text import event_words, tsvector
 from orchestrator.events.services import create_stream
 from orchestrator.projects.models import Project
 from orchestrator.runs.models import Rollout, Run, VerdictRecord
@@ -52,8 +53,13 @@ _SYLLABLES = [
 _AT_ONCE = 2_000
 
 
-def write_large_project(project: Project, *, n_rollouts: int = N_ROLLOUTS, seed: int = 0) -> None:
-    """Fills `project`; the same rows for the same seed, but for their ids and times."""
+def write_large_project(
+    project: Project, *, n_rollouts: int = N_ROLLOUTS, seed: int = 0, n_words: int = 40
+) -> None:
+    """Fills `project`; the same rows for the same seed, but for their ids and times.
+
+    `n_words`: of an observation.
+    """
     chance = random.Random(seed)
     words = _vocabulary()
     version, tasks = _environment(project)
@@ -87,7 +93,7 @@ def write_large_project(project: Project, *, n_rollouts: int = N_ROLLOUTS, seed:
         )
         n = min(ROLLOUTS_PER_RUN, n_rollouts - number * ROLLOUTS_PER_RUN)
         with transaction.atomic():
-            _write_run(run, n, tasks, harnesses[number % 12].pk, words, chance)
+            _write_run(run, n, tasks, harnesses[number % 12].pk, words, chance, n_words)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
 
@@ -99,6 +105,7 @@ def _write_run(
     harness_id: int,
     words: tuple[Sequence[str], Sequence[float]],
     chance: random.Random,
+    n_words: int,
 ) -> None:
     streams = Stream.objects.bulk_create(
         [Stream(project_id=run.project_id, kind="rollout", last_seq=EVENTS_EACH) for _ in range(n)],
@@ -136,7 +143,9 @@ def _write_run(
         )
         events += [
             (stream.pk, seq, kind, payload, at + timedelta(seconds=seq))
-            for seq, (kind, payload) in enumerate(_payloads(task, state, words, chance), start=1)
+            for seq, (kind, payload) in enumerate(
+                _payloads(task, (state, score), words, chance, n_words), start=1
+            )
         ]
     for rollout in Rollout.objects.bulk_create(rollouts, batch_size=500):
         for criterion in ("correct", "tidy"):
@@ -156,6 +165,9 @@ def _write_run(
 
 
 def _write_events(project_id: int, events: list[tuple[int, int, str, dict[str, Any], Any]]) -> None:
+    if connection.vendor == "postgresql":
+        _copy_events(project_id, events)
+        return
     made = Event.objects.bulk_create(
         [
             Event(stream_id=stream_id, seq=seq, kind=kind, payload=payload, at=at)
@@ -173,21 +185,46 @@ def _write_events(project_id: int, events: list[tuple[int, int, str, dict[str, A
         write_words(execute, connection.vendor, rows)
 
 
+def _copy_events(project_id: int, events: list[tuple[int, int, str, dict[str, Any], Any]]) -> None:
+    """By COPY, with ids of the table's own sequence."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT nextval(pg_get_serial_sequence('events_event', 'id'))"
+            " FROM generate_series(1, %s)",
+            [len(events)],
+        )
+        ids = [number for (number,) in cursor.fetchall()]
+        columns = "events_event (id, stream_id, seq, kind, payload, at)"
+        with cursor.copy(f"COPY {columns} FROM STDIN") as copy:
+            for number, (stream_id, seq, kind, payload, at) in zip(ids, events, strict=True):
+                copy.write_row((number, stream_id, seq, kind, json.dumps(payload), at))
+        with cursor.copy("COPY events_text (event_id, words) FROM STDIN") as copy:
+            for number, (stream_id, _, kind, payload, _) in zip(ids, events, strict=True):
+                if words := event_words(kind, payload):
+                    scopes = [f"p{project_id}", f"s{stream_id}"]
+                    copy.write_row((number, tsvector(words, scopes)))
+
+
 def _payloads(
-    task: Task, state: str, words: tuple[Sequence[str], Sequence[float]], chance: random.Random
+    task: Task,
+    ended: tuple[str, float | None],
+    words: tuple[Sequence[str], Sequence[float]],
+    chance: random.Random,
+    n_words: int,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "rollout.started", {"attempt": 1, "task": task.key, "prompt": task.prompt, "messages": []}
     for step in range(1, EVENTS_EACH // 2):
         command = f"grep -rn '{_text(words, chance, 2)}' src | head -{step}"
         yield "action", {"step": step, "text": command, "form": "command", "command": command}
-        output = _text(words, chance, 40)
+        output = _text(words, chance, n_words)
         if chance.random() < 0.5:
             output += f" {COMMON}"
         if chance.random() < 0.0001:
             output += f" {RARE}"
         segments = [{"kind": "env_output", "text": output}]
         yield "observation", {"step": step, "segments": segments, "exit_status": step % 2}
-    yield "rollout.ended", {"state": state, "steps": EVENTS_EACH // 2 - 1}
+    state, score = ended
+    yield "rollout.ended", {"state": state, "score": score, "steps": EVENTS_EACH // 2 - 1}
 
 
 def _vocabulary() -> tuple[list[str], list[float]]:

@@ -88,7 +88,7 @@ def _traces(chosen: argparse.Namespace, parts: Sequence[str]) -> Iterator[Figure
 
         user = User.objects.create_user("bench")
         project = create_project(actor=user, name="Bench")
-        cookie = _cookie(user)
+        cookie = cookie_of(user)
         long = write_long_rollout(project) if "trace" in parts else None
         live = write_long_rollout(project, n_events=500, seed=1, state="running")
         place = f"/p/{project.pk}/rollouts/"
@@ -107,7 +107,7 @@ def _traces(chosen: argparse.Namespace, parts: Sequence[str]) -> Iterator[Figure
             yield from lists(user, cookie, n_rollouts=chosen.rollouts)
 
 
-def _cookie(user: Any) -> str:
+def cookie_of(user: Any) -> str:
     from django.test import Client
 
     client = Client()
