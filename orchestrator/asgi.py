@@ -13,6 +13,7 @@ django.setup(set_prefix=False)
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 
+from orchestrator.bodies import LimitBodies  # noqa: E402
 from orchestrator.events.routing import websocket_urlpatterns  # noqa: E402
 from orchestrator.processes.beating import begin  # noqa: E402
 from orchestrator.processes.models import ProcessKind  # noqa: E402
@@ -20,7 +21,7 @@ from orchestrator.serving import Handler  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
-        "http": Handler(),
+        "http": LimitBodies(Handler()),
         "websocket": AuthMiddlewareStack(URLRouter(websocket_urlpatterns)),
     }
 )

@@ -36,6 +36,9 @@ DATA_DIR.mkdir(parents=True, exist_ok=True)
 # Below these, editors of projects may register folders of this machine as environments.
 PACKAGE_FOLDERS = env_list("SWITCHBACK_PACKAGE_FOLDERS", default=[])
 
+# Of one request, and of one that brings a whole project.
+MAX_BODY_BYTES = env_int("SWITCHBACK_MAX_BODY_MB", default=160) << 20
+MAX_ARCHIVE_BYTES = env_int("SWITCHBACK_MAX_ARCHIVE_MB", default=4096) << 20
 # Large bytes: empty for the data folder, the path of a folder, or `s3://bucket/prefix`.
 BLOBS = os.environ.get("SWITCHBACK_BLOBS", "")
 BLOB_CACHE_BYTES = env_int("SWITCHBACK_BLOB_CACHE_MB", default=4096) << 20

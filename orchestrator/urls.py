@@ -5,6 +5,7 @@ from django.urls import include, path
 
 from orchestrator.operating.views import healthz, metrics, readyz
 
+handler400 = "orchestrator.bodies.refused"
 urlpatterns = [
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),

@@ -18,6 +18,7 @@ from orchestrator.jobs import services as jobs
 from orchestrator.jobs.errors import Cancelled
 from orchestrator.jobs.models import Job, JobState
 from orchestrator.jobs.registry import JobContext, job_handler
+from orchestrator.keeping import use
 from orchestrator.keeping.archive import services
 from orchestrator.keeping.archive.manifest import Manifest
 from orchestrator.keeping.archive.reading import read_archive
@@ -178,6 +179,7 @@ def retain(ctx: JobContext) -> None:
                 f"{seen.removed:,} {What(seen.what).label.lower()}, {amount(seen.removed_bytes)}"
             )
             retention.record(run, [label])
+            use.forget(run.project.pk)
     with transaction.atomic():
         hold_fence(ctx.fence)
         retention.end(run.pk, WorkState.COMPLETED, found=[each.as_json() for each in found])

@@ -16,6 +16,7 @@ from django.db import Error, connection
 from orchestrator import measures
 from orchestrator.events.indexing import ask_again
 from orchestrator.jobs.services import end_leases_of_dead_workers, sweep
+from orchestrator.keeping.services import look_after
 
 log = structlog.get_logger(__name__)
 
@@ -28,11 +29,13 @@ def sweep_round(*, is_first: bool = False) -> int:
     if connection.vendor != "postgresql":
         end_leases_of_dead_workers()
         ask_again()
+        look_after()
         return sweep(is_first=is_first)
     if not _ask("SELECT pg_try_advisory_lock(%s)"):
         return 0
     try:
         ask_again()
+        look_after()
         return sweep(is_first=is_first)
     finally:
         _ask("SELECT pg_advisory_unlock(%s)")

@@ -1,4 +1,4 @@
-"""What a project may use in a day: rollouts and dollars.
+"""What a project may use in a day: rollouts and dollars; a full store refuses them as well.
 
 A day is one of UTC. Rollouts count when they are planned, whatever becomes of them, so that a run
 is refused before it starts and never cut in the middle; dollars count when a rollout reports them,
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from django.db.models import Q, Sum
 from django.utils import timezone
 
+from orchestrator.projects import storage
 from orchestrator.projects.access import project_for_admin
 from orchestrator.projects.models import ProjectLimits, User
 from orchestrator.runs.models import Rollout
@@ -54,6 +55,10 @@ def check(project_id: int, n_rollouts: int) -> None:
 
     The row of the caps is held, so that two runs that start at once cannot both take what is left.
     """
+    try:
+        storage.check(project_id)
+    except storage.StorageFull as full:
+        raise LimitReached(str(full)) from full
     caps = ProjectLimits.objects.select_for_update().filter(project_id=project_id).first()
     if caps is None or (caps.rollouts_per_day is None and caps.usd_per_day is None):
         return

@@ -20,6 +20,7 @@ from django.utils import timezone
 from orchestrator.events import indexing
 from orchestrator.events.models import Stream
 from orchestrator.events.services import NewEvent, append_many
+from orchestrator.projects import storage
 from orchestrator.projects.models import Project
 from orchestrator.traces.exact import dump, parse
 from orchestrator.traces.models import OutsideEvent, OutsideRollout, RefusedItem
@@ -66,10 +67,11 @@ class Outcome:
 def ingest(
     *, project: Project, items: Iterable[Item | Refused], resolve: Resolve | None = None
 ) -> Outcome:
-    """Stores what can be stored, in transactions of its own. Raises django.db.Error.
+    """Stores what can be stored, in transactions of its own. Raises StorageFull, django.db.Error.
 
     Words are found a little later: see `orchestrator.events.indexing`.
     """
+    storage.check(project.pk)
     outcome = Outcome()
     groups: dict[int, Named] = {}
     projects = {project.pk: project}

@@ -70,7 +70,7 @@ def test_what_is_no_archive_is_refused_at_the_door(people: People) -> None:
 def test_a_file_beyond_the_limit_is_cut_off_while_it_comes(
     people: People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(services, "MAX_FILE_BYTES", 10)
+    monkeypatch.setattr("django.conf.settings.MAX_ARCHIVE_BYTES", 10)
     with pytest.raises(KeepingRefused, match="more than 10 bytes"):
         services.start_import(actor=people.owner, file=[b"12345678", b"9abc"])
 

@@ -27,6 +27,7 @@ from orchestrator.environments.kinds import KINDS
 from orchestrator.environments.models import DraftTask, EnvironmentDraft, Split, TaskUpload
 from orchestrator.environments.models.drafts import UploadState
 from orchestrator.environments.services import NewTask
+from orchestrator.projects import storage
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Role, User
 
@@ -60,6 +61,10 @@ def preview_upload(
 ) -> TaskUpload:
     """Reads the file and keeps what was found. An earlier preview of the same person ends."""
     require(actor, draft.environment.project_id, Role.EDITOR)
+    try:
+        storage.check(draft.environment.project_id, len(content))
+    except storage.StorageFull as full:
+        raise DraftRefusedError(str(full)) from full
     if default_split not in Split.values:
         raise FieldsRefusedError({"split": f"is one of {', '.join(Split.values)}"})
     kind = KINDS[draft.environment.kind]

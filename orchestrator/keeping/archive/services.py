@@ -18,20 +18,20 @@ from orchestrator.jobs import services as jobs
 from orchestrator.keeping.archive.reading import look_into
 from orchestrator.keeping.errors import KeepingRefused
 from orchestrator.keeping.models import OPEN_STATES, Direction, Transfer, WorkState
+from orchestrator.projects import storage
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Membership, Project, Role, User
 from unpacking.limits import amount
 
 EXPORT, IMPORT, DISCARD = "keeping.export", "keeping.import", "keeping.discard"
-MAX_FILE_BYTES = 16 * 2**30
-"""Of an archive as it is sent; unpacked it may have `reading.LIMITS`."""
 
 
 def start_export(*, actor: User, project: Project, with_checkpoints: bool = False) -> Transfer:
     """Queues it; one that is under way already is returned as it is. Only for admins: the file has
-    everything that every member wrote.
+    everything that every member wrote. Raises StorageFull.
     """
     require(actor, project, Role.ADMIN)
+    storage.check(project.pk)
     with transaction.atomic():
         Project.objects.select_for_update().get(pk=project.pk)
         under_way = Transfer.objects.filter(
@@ -137,10 +137,11 @@ def _drafted(file: Iterable[bytes]) -> Iterator[Path]:
         with path.open("wb") as draft:
             for chunk in file:
                 size += len(chunk)
-                if size > MAX_FILE_BYTES:
+                if size > settings.MAX_ARCHIVE_BYTES:
                     raise KeepingRefused(
-                        f"The file has more than {amount(MAX_FILE_BYTES)}; export without "
-                        "checkpoints, or bring it by manage.py import_project."
+                        f"The file has more than {amount(settings.MAX_ARCHIVE_BYTES)} "
+                        "(SWITCHBACK_MAX_ARCHIVE_MB). Export without checkpoints, or have the "
+                        "operator raise the limit."
                     )
                 draft.write(chunk)
         yield path
