@@ -101,8 +101,14 @@ def _orphans() -> Iterator[Finding]:
 
 def _processes() -> Iterator[Finding]:
     rows = list(living().only("kind", "host", "pid", "build", "version"))
+    numbers = {kind: sum(row.kind == kind for row in rows) for kind in ProcessKind}
     counts = ", ".join(
-        f"{sum(row.kind == kind for row in rows)} {kind}" for kind in ProcessKind.values
+        f"{n} {word if n == 1 else several}"
+        for n, word, several in (
+            (numbers[ProcessKind.WEB], "web process", "web processes"),
+            (numbers[ProcessKind.WORKER], "worker", "workers"),
+            (numbers[ProcessKind.SWEEP], "sweep", "sweeps"),
+        )
     )
     hosts = len({row.host for row in rows})
     yield Finding("processes", "ok", f"{counts} on {hosts} host{'' if hosts == 1 else 's'}")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
+from orchestrator.processes.beating import database_clock
 from orchestrator.processes.models import Process
 from orchestrator.processes.queries import living, silent
 
@@ -17,15 +17,20 @@ class ProcessRow:
     process: Process
     is_silent: bool
     memory_mb: int | None
-
-    @property
-    def seen_at(self) -> datetime:
-        return self.process.seen_at
+    silent_s: float
+    """Since its last sign of life, by the database's clock."""
 
 
 def process_rows() -> list[ProcessRow]:
-    rows = [ProcessRow(one, False, _memory_mb(one.measures)) for one in living()]
-    rows += [ProcessRow(one, True, None) for one in silent()]
+    now, _ = database_clock()
+
+    def row(process: Process, *, is_silent: bool) -> ProcessRow:
+        memory_mb = None if is_silent else _memory_mb(process.measures)
+        silent_s = round(max(0.0, (now - process.seen_at).total_seconds()))
+        return ProcessRow(process, is_silent, memory_mb, silent_s)
+
+    rows = [row(one, is_silent=False) for one in living()]
+    rows += [row(one, is_silent=True) for one in silent()]
     return sorted(rows, key=lambda row: (row.is_silent, _ORDER.get(row.process.kind, 9)))
 
 

@@ -43,8 +43,6 @@ def received(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
 def test_a_request_is_followed_through_its_job_to_model_calls_and_steps(
     people: People, fault_url: str, make_model: MakeModel, received: Receiver
 ) -> None:
-    client = Client()
-    client.force_login(people.owner)
     model = make_model(good)
     run = make_run(
         people.project,
@@ -58,7 +56,7 @@ def test_a_request_is_followed_through_its_job_to_model_calls_and_steps(
     run_attempt(run.job_id)
     tracing.stop()
 
-    request, (job,) = received.named("request")[0], received.named("job run.execute")
+    request, (job,) = received.named("request")[0], received.named("job runs.execute")
     rollouts = received.named("rollout")
     assert received.parent_of(job).span_id == request.span_id
     assert attributes(job)["job.id"] == run.job_id
