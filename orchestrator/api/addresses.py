@@ -21,6 +21,12 @@ class CriterionConverter:
         return str(value)
 
 
+class KeyConverter(CriterionConverter):
+    """Keys of tasks."""
+
+    regex = "[A-Za-z0-9][A-Za-z0-9._:-]{0,63}"
+
+
 class IdConverter:
     regex = "[0-9]{1,15}"
 
@@ -32,6 +38,7 @@ class IdConverter:
 
 
 register_converter(IdConverter, "id")
+register_converter(KeyConverter, "key")
 
 
 def actions(folder: str, key: str, view: type[Action], *, name: str = "") -> Iterator[URLPattern]:

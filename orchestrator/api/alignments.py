@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.api import following, idempotency, paging, steering, work
 from orchestrator.api.base import actor_of, api_url, chosen, found, operation, page_url, read
+from orchestrator.api.making import made_once
 from orchestrator.api.rubrics import DraftAnswer, OfRubric, draft_answer, version_of
 from orchestrator.api.shapes import page_of
 from orchestrator.grading.models import Alignment
@@ -138,7 +139,7 @@ class AlignmentTake(_Alignment):
         """Puts the tested question into the rubric's draft. Editors."""
         project = project_for_edit(request.user, project_id)
         alignment = found(alignments_in(project), pk=alignment_id)
-        return idempotency.made_once(
+        return made_once(
             request,
             lambda: take_over(actor=actor_of(request), alignment=alignment),
             lambda draft: draft_answer(request, draft),

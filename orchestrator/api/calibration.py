@@ -21,6 +21,7 @@ from orchestrator.api.base import (
     page_url,
     read,
 )
+from orchestrator.api.making import made_once
 from orchestrator.api.rubrics import rubrics_in, version_of
 from orchestrator.grading.policies import (
     MAX_MIN_LABELS,
@@ -226,7 +227,7 @@ class CalibrationLabels(Endpoint):
                 note=asked["note"],
             )
 
-        return idempotency.made_once(
+        return made_once(
             request,
             keep,
             lambda mark: review.mark_answer(request, project.pk, mark),
@@ -325,7 +326,7 @@ def _policy(request: Request, rubric: Rubric, criterion: str) -> Response:
         "criterion": criterion,
         "is_barred": fields["is_barred"],
         "reason": fields["reason"],
-        "url": api_url(request, "rubric", *where) + f"/criteria/{criterion}/policy",
+        "url": api_url(request, "criterion_policy", *where, criterion),
         "html_url": page_url(request, "rubric_calibration", *where),
     }
     return editing.tagged(request, answer, fields)

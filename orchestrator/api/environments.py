@@ -6,11 +6,12 @@ import datetime
 import json
 from typing import Annotated, Any, TypedDict
 
+from django.db import transaction
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from orchestrator.api import idempotency, paging
+from orchestrator.api import editing, idempotency, paging, work
 from orchestrator.api.base import (
     Endpoint,
     actor_of,
@@ -22,18 +23,13 @@ from orchestrator.api.base import (
     read,
 )
 from orchestrator.api.shapes import page_of
-from orchestrator.environments.authoring.drafts import delete_environment
+from orchestrator.environments.authoring.archives import unzipped
+from orchestrator.environments.authoring.drafts import delete_environment, describe_environment
 from orchestrator.environments.conformance.queries import badges
-from orchestrator.environments.conformance.services import (
-    OPEN_STATES,
-    cancel_check,
-    check_environment,
-)
 from orchestrator.environments.folders import CONFIG, TASKS, read_files, store
 from orchestrator.environments.kinds import KINDS
 from orchestrator.environments.models import (
     Environment,
-    EnvironmentCheck,
     EnvironmentVersion,
     Split,
     Task,
@@ -44,6 +40,8 @@ from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.projects.models import Project
 
 MOST_TASKS = 50_000
+MOST_ZIP = 90 * 2**20
+"""Characters of base64."""
 
 
 class EnvironmentAnswer(TypedDict):
@@ -83,27 +81,6 @@ class TaskAnswer(TypedDict):
     html_url: str
 
 
-class FindingAnswer(TypedDict):
-    id: str
-    status: Annotated[str, "pass, warn, fail, skip or error."]
-    evidence: str
-    remediation: str
-
-
-class CheckAnswer(TypedDict):
-    id: int
-    url: str
-    html_url: str
-    version: int
-    state: str
-    has_ended: bool
-    error: str
-    n_total: int
-    results: list[FindingAnswer]
-    created_at: datetime.datetime
-    ended_at: datetime.datetime | None
-
-
 class NewEnvironment(serializers.Serializer[Any]):
     """The folder form of an environment as one object."""
 
@@ -128,6 +105,19 @@ class NewEnvironment(serializers.Serializer[Any]):
             default=dict, help_text="What the kind needs to run or reach its server."
         )
         return fields
+
+
+class EnvironmentChange(serializers.Serializer[Any]):
+    """What is left out stays."""
+
+    name = serializers.CharField(max_length=120, required=False)
+    about = serializers.CharField(max_length=2000, required=False, allow_blank=True)
+
+
+class NewFolder(serializers.Serializer[Any]):
+    zip = serializers.CharField(
+        max_length=MOST_ZIP, help_text="A zip file of the folder of an environment, in base64."
+    )
 
 
 class Connection(serializers.Serializer[Any]):
@@ -197,6 +187,30 @@ class EnvironmentConnections(Endpoint):
         return created(request, answer, answer["url"])
 
 
+class EnvironmentFolders(Endpoint):
+    area = "environments"
+
+    @operation(
+        VersionAnswer,
+        body=NewFolder,
+        parameters=[idempotency.PARAMETER],
+        status=201,
+        says="The version with this content; content that is there already is not stored again.",
+    )
+    def post(self, request: Request, project_id: int) -> Response:
+        """The folder form of an environment, as a zip file. Editors."""
+        project = project_for_edit(request.user, project_id)
+        content = work.bytes_of(read(NewFolder, request.data)["zip"], "zip")
+        environment = read_files(unzipped(content, marker=CONFIG))
+
+        def publish() -> Response:
+            stored = store(actor=actor_of(request), project=project, environment=environment)
+            answer = version_answers(request, project.pk, [stored.version])[0]
+            return created(request, answer, answer["url"])
+
+        return idempotency.once(request, publish)
+
+
 class EnvironmentDetail(Endpoint):
     area = "environments"
 
@@ -204,7 +218,24 @@ class EnvironmentDetail(Endpoint):
     def get(self, request: Request, project_id: int, slug: str) -> Response:
         """One environment."""
         project = project_for_view(request.user, project_id)
-        return Response(environment_answer(request, found(environments_in(project), slug=slug)))
+        return _told(request, found(environments_in(project), slug=slug))
+
+    @operation(EnvironmentAnswer, body=EnvironmentChange, parameters=[editing.PARAMETER])
+    def patch(self, request: Request, project_id: int, slug: str) -> Response:
+        """Name and text for people; the slug stays. Editors."""
+        project = project_for_edit(request.user, project_id)
+        with transaction.atomic():
+            rows = Environment.objects.filter(project=project).select_for_update()
+            environment = found(rows, slug=slug)
+            asked = read(EnvironmentChange, request.data)
+            editing.require_match(request, editable(environment))
+            describe_environment(
+                actor=actor_of(request),
+                environment=environment,
+                name=asked.get("name", environment.name),
+                description=asked.get("about", environment.description),
+            )
+        return _told(request, found(environments_in(project), slug=slug))
 
     @operation(None, status=204, says="Gone.")
     def delete(self, request: Request, project_id: int, slug: str) -> Response:
@@ -264,64 +295,6 @@ class EnvironmentTasks(Endpoint):
         )
 
 
-class EnvironmentChecks(Endpoint):
-    area = "environments"
-
-    @operation(page_of(CheckAnswer), parameters=paging.PARAMETERS)
-    def get(self, request: Request, project_id: int, slug: str, number: int) -> Response:
-        """The checks of a version, newest first."""
-        project = project_for_view(request.user, project_id)
-        version = found(versions_in(project), environment__slug=slug, number=number)
-        return Response(
-            paging.paged(
-                request,
-                checks_in(project).filter(version=version),
-                lambda rows: [check_answer(request, row) for row in rows],
-                html_url=page_url(request, "environment_checks", project.pk, slug),
-            )
-        )
-
-    @operation(
-        CheckAnswer,
-        parameters=[idempotency.PARAMETER],
-        status=202,
-        says="Queued; one that is under way is answered instead of a second.",
-    )
-    def post(self, request: Request, project_id: int, slug: str, number: int) -> Response:
-        """Checks that the environment does what an environment must. Editors."""
-        project = project_for_edit(request.user, project_id)
-        version = found(versions_in(project), environment__slug=slug, number=number)
-
-        def start() -> Response:
-            check = check_environment(actor=actor_of(request), version=version)
-            answer = check_answer(request, check)
-            return created(request, answer, answer["url"], status=202)
-
-        return idempotency.once(request, start)
-
-
-class EnvironmentCheckDetail(Endpoint):
-    area = "environments"
-
-    @operation(CheckAnswer)
-    def get(self, request: Request, project_id: int, check_id: int) -> Response:
-        """One check with what it has found so far."""
-        project = project_for_view(request.user, project_id)
-        return Response(check_answer(request, found(checks_in(project), pk=check_id)))
-
-
-class EnvironmentCheckCancel(Endpoint):
-    area = "environments"
-
-    @operation(CheckAnswer, status=202, says="Asked to end; what was found stays.")
-    def post(self, request: Request, project_id: int, check_id: int) -> Response:
-        """Ends a check; one that has ended stays as it is. Editors."""
-        project = project_for_edit(request.user, project_id)
-        check = found(checks_in(project), pk=check_id)
-        cancel_check(actor=actor_of(request), check=check)
-        return Response(check_answer(request, found(checks_in(project), pk=check_id)), status=202)
-
-
 def environments_in(project: Project) -> Any:
     return Environment.objects.filter(project=project).prefetch_related("versions")
 
@@ -331,9 +304,13 @@ def versions_in(project: Project) -> Any:
     return versions.select_related("environment")
 
 
-def checks_in(project: Project) -> Any:
-    checks = EnvironmentCheck.objects.filter(version__environment__project=project)
-    return checks.select_related("version__environment", "job").prefetch_related("results")
+def editable(environment: Environment) -> dict[str, Any]:
+    return {"name": environment.name, "about": environment.description}
+
+
+def _told(request: Request, environment: Environment) -> Response:
+    answer = environment_answer(request, environment)
+    return editing.tagged(request, answer, editable(environment))
 
 
 def environment_answer(request: Request, environment: Environment) -> EnvironmentAnswer:
@@ -390,30 +367,4 @@ def task_answer(
         "limits": task.limits,
         "seeds": task.seeds,
         "html_url": page_url(request, "task", project_id, slug, version.number, task.key),
-    }
-
-
-def check_answer(request: Request, check: EnvironmentCheck) -> CheckAnswer:
-    version = check.version
-    project_id, slug = version.environment.project_id, version.environment.slug
-    return {
-        "id": check.pk,
-        "url": api_url(request, "environment_check", project_id, check.pk),
-        "html_url": page_url(request, "environment_checks", project_id, slug),
-        "version": version.number,
-        "state": check.state,
-        "has_ended": check.state not in OPEN_STATES,
-        "error": check.error,
-        "n_total": check.n_total,
-        "results": [
-            {
-                "id": result.check_id,
-                "status": result.status,
-                "evidence": result.evidence,
-                "remediation": result.remediation,
-            }
-            for result in check.results.all()
-        ],
-        "created_at": check.created_at,
-        "ended_at": check.ended_at,
     }

@@ -38,6 +38,7 @@ MOST = 500
 LOOK_S = 1.0
 """How often work without a log is looked at while somebody follows it."""
 STATE = "state"
+TRYOUT_ENDS = ("tryout.ended", "tryout.lost")
 ENDED = frozenset({"completed", "completed_unscored", "failed", "cancelled"})
 """States that nothing follows: see docs/reference/events.md."""
 _open: Counter[int] = Counter()
@@ -215,7 +216,7 @@ def is_last(event: Any) -> bool:
     kind = str(event["kind"])
     if kind.endswith(".state"):
         return event["payload"].get("state") in ENDED
-    return kind in ("run.ended", "rollout.ended", "regrade.ended", "gate.ended")
+    return kind in ("run.ended", "rollout.ended", "regrade.ended", "gate.ended", *TRYOUT_ENDS)
 
 
 def _after(request: Request) -> int:

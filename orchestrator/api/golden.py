@@ -20,6 +20,7 @@ from orchestrator.api.base import (
     page_url,
     read,
 )
+from orchestrator.api.making import made_once
 from orchestrator.api.rubrics import rubrics_in
 from orchestrator.api.shapes import page_of
 from orchestrator.grading.golden import (
@@ -138,7 +139,7 @@ class GoldenCases(Endpoint):
                 return add_from_rollout(rollout=rollout, **common)
             return add_typed(transcript=asked["transcript"], **common)
 
-        return idempotency.made_once(request, keep, lambda case: golden_answer(request, case))
+        return made_once(request, keep, lambda case: golden_answer(request, case))
 
 
 class GoldenDetail(Endpoint):

@@ -14,6 +14,7 @@ from rest_framework.response import Response
 
 from orchestrator.api import following, golden, idempotency, paging, steering
 from orchestrator.api.base import actor_of, api_url, found, operation, page_url, read
+from orchestrator.api.making import made_once
 from orchestrator.api.rubrics import OfRubric, version_of
 from orchestrator.api.shapes import page_of
 from orchestrator.grading.models import RedTeamReport
@@ -185,7 +186,7 @@ class AttackGolden(_Attack):
         project = project_for_edit(request.user, project_id)
         report = found(attacks_in(project), pk=report_id)
         number = read(AttackToKeep, request.data)["number"]
-        return idempotency.made_once(
+        return made_once(
             request,
             lambda: services.make_golden_case(
                 actor=actor_of(request), report=report, number=number

@@ -22,6 +22,7 @@ from orchestrator.api.base import (
     page_url,
     read,
 )
+from orchestrator.api.making import made_once
 from orchestrator.api.shapes import page_of
 from orchestrator.environments.models import Environment
 from orchestrator.harnesses.queries import proofs_of
@@ -99,7 +100,7 @@ class Releases(Endpoint):
         harness = chosen(harnesses, "harness", pk=asked["harness"])
         proof = proofs_of(project.pk, [harness.sha256]).get(harness.sha256)
         proof = proof if proof is not None and proof.is_about(environment) else None
-        return idempotency.made_once(
+        return made_once(
             request,
             lambda: releases.release(
                 actor=actor_of(request),

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 
 from orchestrator.api import idempotency, paging
 from orchestrator.api.base import Endpoint, actor_of, api_url, operation, page_url, read
+from orchestrator.api.making import made_once
 from orchestrator.api.shapes import page_of
 from orchestrator.projects.access import project_for_view
 from orchestrator.runs.models import ListKind, SavedView
@@ -89,7 +90,7 @@ class SavedViews(Endpoint):
         project = project_for_view(request.user, project_id)
         asked = read(NewView, request.data)
         actor = actor_of(request)
-        return idempotency.made_once(
+        return made_once(
             request,
             lambda: save_view(
                 actor=actor, project=project, **{**asked, "of": ListKind(asked["of"])}

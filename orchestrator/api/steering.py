@@ -27,6 +27,9 @@ from orchestrator.projects.models import Project, User
 class Steered(Endpoint):
     """Addresses of one piece of work, which a subclass names."""
 
+    reader: ClassVar[Callable[..., Project]] = staticmethod(project_for_view)
+    """Finds the project for whoever reads; raises for those who may not."""
+
     @staticmethod
     def work_in(project: Project) -> Any:
         """The query of the work of a project."""
@@ -55,7 +58,7 @@ class Listing(Steered):
 
     def listed(self, request: Request, project_id: int, *below: object, **filters: Any) -> Response:
         """`below`: what else the address of the list's page names."""
-        project = project_for_view(request.user, project_id)
+        project = self.reader(request.user, project_id)
         return Response(
             paging.paged(
                 request,
@@ -91,7 +94,7 @@ class Listing(Steered):
 
 class Detail(Steered):
     def answered(self, request: Request, project_id: int, pk: int) -> Response:
-        project = project_for_view(request.user, project_id)
+        project = self.reader(request.user, project_id)
         return Response(self.told(request, found(self.work_in(project), pk=pk)))
 
 
@@ -114,7 +117,7 @@ class States(Steered):
     """For work without a log of its own: what it says of itself, whenever that has changed."""
 
     def answered(self, request: Request, project_id: int, pk: int) -> HttpResponseBase:
-        project = project_for_view(request.user, project_id)
+        project = self.reader(request.user, project_id)
 
         def look() -> Mapping[str, Any]:
             return self.told(request, found(self.work_in(project), pk=pk))
@@ -128,8 +131,11 @@ class Events(Steered):
         raise NotImplementedError
 
     def answered(self, request: Request, project_id: int, pk: int) -> HttpResponseBase:
-        project = project_for_view(request.user, project_id)
+        project = self.reader(request.user, project_id)
         work = found(self.work_in(project).select_related("stream"), pk=pk)
         return following.events_answer(
-            request, work.stream, has_ended=work.has_ended, html_url=self.page(request, work)
+            request,
+            work.stream,
+            has_ended=self.told(request, work)["has_ended"],
+            html_url=self.page(request, work),
         )

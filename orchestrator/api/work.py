@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import types
 import typing
 from collections.abc import Mapping
@@ -90,6 +92,14 @@ def rubric_version(project: Project, rubric_id: int, number: int | None) -> Rubr
     if number is None:
         return newest
     return chosen(query, "rubric_version", rubric_id=rubric_id, number=number)
+
+
+def bytes_of(text: str, field: str) -> bytes:
+    """What a field says in base64. Raises ValidationError."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValidationError({field: ["is no base64"]}) from error
 
 
 def settings_of(kind: type[Any], data: Mapping[str, Any], *, path: str = "settings") -> Any:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from optimizer.models import Release
-from orchestrator.environments.models import Environment, EnvironmentCheck
+from orchestrator.environments.authoring.drafts import start_draft
+from orchestrator.environments.models import (
+    Environment,
+    EnvironmentCheck,
+    SourceRegistration,
+    TaskUpload,
+)
 from orchestrator.events.services import create_stream
 from orchestrator.grading.models import (
     Alignment,
@@ -22,6 +28,7 @@ from orchestrator.projects.services import issue_token
 from orchestrator.proposing.names import HANDED_IN
 from orchestrator.review.models import Annotation, ReviewItem, ReviewQueue
 from orchestrator.runs.models import SavedView
+from orchestrator.tryouts.models import Tryout
 from rubrics.models import Rubric
 from tests.gates.build import start
 from tests.proposing.build import answered, make_search
@@ -110,6 +117,23 @@ def furnish(project: Project, user: User) -> dict[str, Any]:
     suggestion = RubricSuggestion.objects.create(
         rubric=rubric, state="completed", criteria=[{"criterion": {}, "why": "", "settled": ""}]
     )
+    environment = run.environment_version.environment
+    draft = start_draft(actor=user, environment=environment, version=run.environment_version)
+    upload = TaskUpload.objects.create(draft=draft, filename="rows.csv", created_by=user)
+    registration = SourceRegistration.objects.create(
+        project=project,
+        stream=create_stream(project=project, kind="registration"),
+        name="package",
+        kind="package",
+        state="failed",
+    )
+    tryout = Tryout.objects.create(
+        version=run.environment_version,
+        user=user,
+        stream=create_stream(project=project, kind="tryout"),
+        task=tasks_of(run)[0],
+        state="ended",
+    )
     token = issue_token(actor=user, project_id=project.pk, name="t", role=Role.VIEWER).token
     check = EnvironmentCheck.objects.create(version=run.environment_version, state="completed")
     return {
@@ -141,6 +165,10 @@ def furnish(project: Project, user: User) -> dict[str, Any]:
         "report_id": report.pk,
         "alignment_id": alignment.pk,
         "suggestion_id": suggestion.pk,
+        "key": tasks_of(run)[0].key,
+        "upload_id": upload.pk,
+        "registration_id": registration.pk,
+        "tryout_id": tryout.pk,
         "sweep_id": sweep.pk,
         "alarm_id": climb.pk,
         "view_id": view.pk,

@@ -22,10 +22,10 @@ TRAILING = ("limits", "seeds", "reference")
 def jsonl_lines(kind: Kind, tasks: Iterable[NewTask]) -> Iterator[str]:
     """One task a line; what is not set is left out."""
     for task in tasks:
-        yield json.dumps(_record(kind, task), ensure_ascii=False) + "\n"
+        yield json.dumps(record_of(kind, task), ensure_ascii=False) + "\n"
 
 
-def _record(kind: Kind, task: NewTask) -> dict[str, Any]:
+def record_of(kind: Kind, task: NewTask) -> dict[str, Any]:
     own = {field.name for field in kind.task_fields} - _taken()
     spec = task.spec or {}
     rest = {name: value for name, value in spec.items() if name not in own}
