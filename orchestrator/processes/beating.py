@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import shutil
@@ -99,6 +100,7 @@ def begin(kind: str, *, queues: Sequence[str] = (), slots: int = 0) -> None:
     if kind not in _running:
         _running[kind] = Beating(kind, queues=queues, slots=slots)
         _running[kind].start()
+        atexit.register(end, kind)
         tracing.start(kind, VERSION)
 
 
