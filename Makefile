@@ -27,7 +27,7 @@ DEMO_FLAGS := $(if $(EXIT),--exit) $(if $(FULL),--full) $(if $(PORT),--port $(PO
 JOBS ?= 2
 PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-.PHONY: audit sbom screenshots help demo up install install-dev tools test test-all lint format types contracts bench bench-rivals bench-trl example try-public-envs lock clean distclean
+.PHONY: audit sbom screenshots help demo up install install-dev tools test test-all lint format types contracts bench kills bench-rivals bench-trl example try-public-envs lock clean distclean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -65,6 +65,9 @@ contracts: $(DEV_STAMP) ## check the direction of imports
 
 bench: $(DEV_STAMP) $(if $(filter optimizer optimizer_llm,$(or $(NAME),optimizer)),bench-rivals) $(if $(filter training,$(or $(NAME),training)),bench-trl) ## print a benchmark's figures (NAME=live; most without a name; ARGS="--worlds 20")
 	@BENCH_PYTHON=$(abspath $(RIVALS))/bin/python TRL_PYTHON=$(abspath $(TRL))/bin/python $(PY) -m benchmarks $(NAME) $(ARGS)
+
+kills: $(DEV_STAMP) ## strike the whole product at random moments (STACK=scale MOMENTS=40 SEED=1 ONLY=disk,worker OUT=var/kills)
+	@$(PY) -m tests.kills --stack $(or $(STACK),embedded) --moments $(or $(MOMENTS),40) --seed $(or $(SEED),1) --only "$(ONLY)" --out $(or $(OUT),var/kills) --keep
 
 bench-rivals: $(RIVALS_STAMP) ## install the optimisers that ours is measured against
 

@@ -25,6 +25,7 @@ from orchestrator.environments.folders import FolderInvalid
 from orchestrator.gates.errors import GateEnded, GateRefused
 from orchestrator.grading.errors import DraftGone, GoldenFailures, GradingError, Stale
 from orchestrator.harnesses.errors import ChangeRefused, UploadRefused
+from orchestrator.jobs.surroundings import is_away
 from orchestrator.keeping.errors import KeepingRefused
 from orchestrator.projects.services import LastAdmin, TokenRefused
 from orchestrator.projects.storage import StorageFull
@@ -89,6 +90,14 @@ def problem(exc: Exception, context: dict[str, Any]) -> Response | None:
         busy = problem_of(503, "Others are writing at the moment; nothing was done. Send it again.")
         busy.headers["Retry-After"] = "1"
         return busy
+    if is_away(exc):
+        away = problem_of(
+            503,
+            "The database cannot be used at the moment. Send it again, a POST under its"
+            " Idempotency-Key: whether it was done before is found out then.",
+        )
+        away.headers["Retry-After"] = "5"
+        return away
     answer = exception_handler(exc, context)
     if answer is None:
         return None

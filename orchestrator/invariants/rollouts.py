@@ -49,6 +49,8 @@ class Told(NamedTuple):
 
     last_seq: int
     started: int
+    is_removed: bool
+    """A rule of retention took its events and left one that says so."""
     ended: Sequence[EventRow]
     verdicts: Sequence[EventRow]
 
@@ -91,6 +93,8 @@ def check_retry(old: RolloutRow, retry: RolloutRow | None) -> Findings:
 def check_course(row: RolloutRow, told: Told) -> Findings:
     """An ended rollout says so once, last, and as its row does; an open one does not."""
     subject = f"rollout {row.id}"
+    if told.is_removed:
+        return
     if told.started > 1:
         yield Finding("rollout.ended", subject, f"it has started {told.started} times")
     if row.state in OPEN_STATES:
@@ -140,7 +144,7 @@ def check_verdicts(row: RolloutRow, verdicts: Sequence[VerdictRow], told: Told) 
             yield Finding(
                 "rollout.verdicts", subject, f"it has ended, and {verdict.criterion} is pending"
             )
-    if row.state in OPEN_STATES:
+    if row.state in OPEN_STATES or told.is_removed:
         return  # a verdict that waits for its group is told when it comes
     stored = {v.criterion: (v.state, v.value) for v in verdicts}
     logged = {

@@ -23,6 +23,8 @@ log = structlog.get_logger(__name__)
 
 # Doubling without end would leave a lost message unnoticed for hours.
 _LONGEST_SILENCE_S = 30.0
+# A clock that was set back by more leaves instants behind that nobody needs to wait for.
+_CLOCK_STEP_S = 60.0
 # Bounds one round of the sweep; the rest comes a second later.
 _ROWS_PER_ROUND = 100
 
@@ -103,7 +105,7 @@ def sweep(*, is_first: bool = False) -> int:
         waiting = Job.objects.filter(
             Q(not_before=None) | Q(not_before__lte=instant()), queue=queue, state=JobState.QUEUED
         )
-        due = waiting if is_first else waiting.filter(lease_until__lte=instant())
+        due = waiting if is_first else waiting.filter(_silence_is_over())
         dead = Job.objects.filter(queue=queue, state=JobState.RUNNING, lease_until__lt=instant())
         if not due.exists() and not dead.exists():
             continue
@@ -151,12 +153,20 @@ def _is_running(pid: int) -> bool:
     return True
 
 
+def _silence_is_over() -> Q:
+    """Also one that ends later than any does: the clock was ahead when it began."""
+    longest_s = max(_LONGEST_SILENCE_S, settings.JOB_GRACE_S)
+    too_late = Q(lease_until__gt=instant(longest_s + _CLOCK_STEP_S))
+    return Q(lease_until__lte=instant()) | too_late
+
+
 def _quiet_long_enough(dead: Any) -> list[Job]:
     now = read_now()
     return [
         job
         for job in dead.order_by("lease_until")[:_ROWS_PER_ROUND]
         if job.announced_at is None
+        or job.announced_at > now + timedelta(seconds=_CLOCK_STEP_S)
         or job.announced_at + timedelta(seconds=silence_s(job.announced_count)) <= now
     ]
 

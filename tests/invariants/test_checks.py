@@ -88,7 +88,7 @@ def end(seq: int = 4, **payload: Any) -> EventRow:
 
 
 def told(*ended: EventRow, last_seq: int = 4, started: int = 1, verdicts: Any = ()) -> Told:
-    return Told(last_seq, started, ended, verdicts)
+    return Told(last_seq, started, False, ended, verdicts)
 
 
 def test_rollouts_count_once() -> None:
@@ -110,6 +110,7 @@ def test_an_end_is_told_once_last_and_as_the_row_says() -> None:
     assert names(check_course(rollout(), told(end()))) == []
     assert names(check_course(rollout(state="running"), told())) == []
     assert names(check_course(rollout(), told())) == ["rollout.ended"]
+    assert names(check_course(rollout(), told(last_seq=1)._replace(is_removed=True))) == []
     assert names(check_course(rollout(), told(end(3), end(4)))) == ["rollout.ended"]
     assert names(check_course(rollout(), told(end(), last_seq=5))) == ["rollout.ended"]
     assert names(check_course(rollout(), told(end(), started=2))) == ["rollout.ended"]

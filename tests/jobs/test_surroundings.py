@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
-from django.db import IntegrityError, InterfaceError, OperationalError
+from django.db import IntegrityError, InterfaceError, OperationalError, connection
 from django.utils import timezone
 
+from orchestrator.api import runs
+from orchestrator.jobs import lease
 from orchestrator.jobs.execution import run_attempt
 from orchestrator.jobs.models import Job, JobState
 from orchestrator.jobs.registry import JobContext, _handlers, job_handler
-from orchestrator.jobs.services import enqueue
+from orchestrator.jobs.services import enqueue, sweep
+from orchestrator.jobs.surroundings import is_away
+from tests.api.client import problem_in, program_of
+from tests.base import People
 
 pytestmark = pytest.mark.django_db
 
@@ -77,3 +83,40 @@ def test_a_group_of_errors_says_what_its_first_one_says(raised: list[Exception])
     raised.append(ExceptionGroup("unhandled", [KeyError("missing"), ValueError("late")]))
     job = attempt(enqueue(kind="test.surroundings", spec={}))
     assert (job.state, job.error) == (JobState.FAILED, "KeyError: 'missing'")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OperationalError("database or disk is full"), True),
+        (OperationalError("attempt to write a readonly database"), True),
+        (InterfaceError("the connection is closed"), True),
+        (OperationalError("too many SQL variables"), False),
+        (IntegrityError("twice"), False),
+    ],
+)
+def test_what_a_client_may_send_again(error: Exception, expected: bool) -> None:
+    if connection.vendor == "sqlite":
+        assert is_away(error) is expected
+
+
+def test_the_api_says_so(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise InterfaceError("the connection is closed")
+
+    monkeypatch.setattr(runs, "project_for_view", refuse)
+    answer = program_of(people.editor, people.project).get("runs", people.project.pk)
+    told = problem_in(answer, 503)
+    assert answer["Retry-After"] == "5"
+    assert "Idempotency-Key" in told["detail"]
+
+
+def test_a_clock_that_was_ahead_keeps_no_job_waiting(raised: list[Exception]) -> None:
+    queued = enqueue(kind="test.surroundings", spec={})
+    running = enqueue(kind="test.surroundings", spec={})
+    assert lease.claim(running.pk) is not None
+    Job.objects.update(announced_at=timezone.now() + timedelta(hours=1))
+    Job.objects.filter(pk=queued.pk).update(lease_until=timezone.now() + timedelta(hours=1))
+    Job.objects.filter(pk=running.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+    assert sweep() == 2
+    assert sweep() == 0

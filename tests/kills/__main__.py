@@ -10,8 +10,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tests.kills.doubles import Receiver
+from tests.kills.journal import Journal
 from tests.kills.product import Product, Services
+
+if TYPE_CHECKING:
+    from tests.kills.world import World
 
 START_S = 240.0
 
@@ -49,24 +55,37 @@ def _options() -> argparse.Namespace:
 
 
 def _run(product: Product, options: argparse.Namespace, out: Path) -> int:
-    from tests.kills.doubles import Receiver
-    from tests.kills.journal import Journal
-
     journal = Journal()
     receiver = Receiver(journal.hear)
     product.environ["SWITCHBACK_WEBHOOK_HOSTS"] = receiver.host
     os.environ.update(product.own_environ())
     _prepare(product)
 
-    from tests.kills.activities import Activities
-    from tests.kills.faults import Scene, faults_on
-    from tests.kills.matrix import Matrix, Moment, states
-    from tests.kills.report import markdown, moment_line, write_line
     from tests.kills.world import make_world
 
     world = make_world(
         product.urls, product.folder, seed=options.seed, journal=journal, receiver=receiver
     )
+    try:
+        return _struck(product, options, out, world, journal, receiver)
+    finally:
+        world.close()
+
+
+def _struck(
+    product: Product,
+    options: argparse.Namespace,
+    out: Path,
+    world: World,
+    journal: Journal,
+    receiver: Receiver,
+) -> int:
+    """All moments, and the report."""
+    from tests.kills.activities import Activities
+    from tests.kills.faults import Scene, faults_on
+    from tests.kills.matrix import Matrix, Moment, states
+    from tests.kills.report import markdown, moment_line, write_line
+
     lines = out / f"kills-{options.stack}.jsonl"
     lines.unlink(missing_ok=True)
 
@@ -105,7 +124,6 @@ def _run(product: Product, options: argparse.Namespace, out: Path) -> int:
     (out / f"kills-{options.stack}.md").write_text(text, encoding="utf-8")
     write_line(lines, {"at_rest": at_rest, "totals": journal.totals(), "states": states()})
     print(text)
-    world.close()
     is_sound = all(moment.has_passed for moment in moments if moment.counts) and not at_rest
     return 0 if is_sound else 1
 
