@@ -25,6 +25,8 @@ from django.db import connection, connections, transaction
 from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 
+from orchestrator.blobs.errors import BlobError
+from orchestrator.blobs.services import store
 from orchestrator.jobs.announcing import BROKER_ERRORS, count_messages
 from orchestrator.operating.signs import last_sweep_age_s, queues_without_worker
 from orchestrator.processes.models import Process, ProcessKind
@@ -109,6 +111,14 @@ def broker() -> str:
     return f"reached, {n} message{'' if n == 1 else 's'} waiting"
 
 
+def blob_store() -> str:
+    try:
+        store().check()
+    except BlobError as error:
+        raise Away(f"{error}; what is kept there waits") from error
+    return "a blob was written and read"
+
+
 def workers() -> str:
     if missing := queues_without_worker():
         raise Away(
@@ -134,6 +144,7 @@ PARTS = [
     Part("migrations", True, migrations),
     Part("data folder", True, data_folder),
     Part("broker", False, broker),
+    Part("blob store", False, blob_store),
     Part("workers", False, workers),
     Part("sweep", False, sweep),
 ]

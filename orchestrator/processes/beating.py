@@ -78,7 +78,9 @@ class Beating:
         )
         measures.DATABASE_WRITE_SECONDS.observe(time.perf_counter() - began_s)
         self.written_s = time.monotonic()
-        Process.objects.filter(seen_at__lt=now - _FORGET_AFTER).delete()
+        forgotten = Process.objects.filter(seen_at__lt=now - _FORGET_AFTER)
+        if forgotten.exists():  # else a write for nothing, which would wait for its turn
+            forgotten.delete()
 
     def _run(self) -> None:
         while not self._stop.is_set():

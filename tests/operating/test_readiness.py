@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.test import Client
+from django.db import OperationalError
+from django.test import Client, RequestFactory
 
 from orchestrator import measures
 from orchestrator.operating import parts
+from orchestrator.operating.access import may_look_inside
 from orchestrator.operating.parts import Away, Part, State, Watch, worst
 from orchestrator.processes.beating import Beating
 from orchestrator.processes.models import Process
@@ -123,3 +125,16 @@ def test_a_read_only_data_folder_is_down(tmp_path: Any, settings: Any) -> None:
     states = Watch([Part("data folder", True, parts.data_folder)]).states()
 
     assert states[0].level == "down" and "absent" in states[0].text
+
+
+def test_a_session_that_cannot_be_read_is_a_strangers(settings: Any) -> None:
+    class Away:
+        @property
+        def is_superuser(self) -> bool:
+            raise OperationalError("the database is away")
+
+    request = RequestFactory().get("/readyz", REMOTE_ADDR="192.0.2.1")
+    request.COOKIES[settings.SESSION_COOKIE_NAME] = "x"
+    request.user = Away()  # type: ignore[assignment]
+
+    assert may_look_inside(request) is False
