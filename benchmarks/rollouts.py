@@ -198,8 +198,8 @@ class _Engine:
         )
         engine.conversation_for = lambda *_: _Scripted(self._reply)
 
-    def batch(self, sessions: int, steps: int) -> Cost:
-        from orchestrator.jobs.execution import run_attempt
+    def started(self, sessions: int, steps: int, concurrency: int) -> Any:
+        """A run of `sessions` rollouts, so many side by side, queued for a worker."""
         from orchestrator.runs.models import Purpose
         from orchestrator.runs.services import PlannedRollout, RunSpec, create_run, start_run
 
@@ -217,10 +217,17 @@ class _Engine:
                 rubric_version=self._rubric,
                 model=self._model,
                 seed=1,
-                concurrency=sessions,
+                concurrency=concurrency,
             ),
         )
-        job_id = start_run(run=run).job_id
+        return start_run(run=run)
+
+    def batch(self, sessions: int, steps: int, *, concurrency: int | None = None) -> Cost:
+        """`sessions` rollouts, all side by side unless `concurrency` says less."""
+        from orchestrator.jobs.execution import run_attempt
+
+        run = self.started(sessions, steps, concurrency or sessions)
+        job_id = run.job_id
         assert job_id is not None
         wall_s, cpu_s = time.perf_counter(), time.process_time()
         run_attempt(job_id)

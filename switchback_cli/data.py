@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 from rich.console import Console
@@ -15,6 +16,8 @@ from switchback_cli.options import Options, connect
 from switchback_cli.speech import say
 
 LINES_AT_ONCE = 1_000
+LINES = (".jsonl", ".ndjson", ".txt", "")
+"""Endings of files that are sent line by line; any other goes as a whole."""
 
 
 def export(
@@ -41,24 +44,36 @@ def export(
 
 def import_(
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(help="JSON lines of events.")],
+    path: Annotated[Path, typer.Argument(help="JSON lines of events, ATIF, a log of Inspect, …")],
 ) -> None:
-    """Sends events of rollouts that ran elsewhere; what is there already is not taken twice."""
+    """Sends rollouts that ran elsewhere; what is there already is not taken twice.
+
+    When the server is away or has too much to do, it is asked again, up to --patience.
+    """
     at = connect(context)
     project = project_id(at.server, at.project)
     try:
-        lines = path.read_bytes().splitlines(keepends=True)
+        content = path.read_bytes()
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror}.") from error
+    if path.suffix.lower() in LINES:
+        lines = content.splitlines(keepends=True)
+        address, kind = f"projects/{project}/ingest", "application/x-ndjson"
+        pieces = [
+            b"".join(lines[start : start + LINES_AT_ONCE])
+            for start in range(0, len(lines), LINES_AT_ONCE)
+        ]
+    else:
+        address = f"projects/{project}/traces/files?name={quote(path.name)}"
+        kind, pieces = "application/octet-stream", [content]
     totals: dict[str, int] = {}
     refused: list[Any] = []
-    for start in range(0, len(lines), LINES_AT_ONCE):
-        piece = b"".join(lines[start : start + LINES_AT_ONCE])
-        outcome = at.server.send(f"projects/{project}/ingest", piece, "application/x-ndjson")
+    for piece in pieces:
+        outcome = at.server.send(address, piece, kind)
         for name, value in outcome.items():
             if isinstance(value, int) and not isinstance(value, bool):
                 totals[name] = totals.get(name, 0) + value
-            elif isinstance(value, list):
+            elif name == "rejected":
                 refused += [item for item in value if isinstance(item, dict)]
     told = ", ".join(f"{value:,} {name}" for name, value in totals.items())
     say(at.console, told or "Nothing to send.")

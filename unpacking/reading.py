@@ -2,8 +2,9 @@
 
 Nothing is trusted that an archive says of itself. Names become plain relative paths or are refused;
 sizes are counted while bytes come out of the decompressor, never taken from the directory; links,
-devices, encrypted and overlapping members, and names that are there twice end the reading. Only
-stored and deflated members of a zip are read: what others ask for in memory is theirs to say.
+devices, encrypted and overlapping members, and names that are there twice end the reading. Of a
+zip stored, deflated and Zstandard members are read, the last with a bounded window: what other ways
+ask for in memory is theirs to say.
 
 A zip is read from its directory, a tar from front to back, once. Nothing is written to disk here;
 `Archive.extract` does so for callers that want files, below one folder that must be empty.
@@ -28,6 +29,7 @@ from typing import IO, Any, BinaryIO
 from unpacking.limits import RATIO_FLOOR_BYTES, Limits, amount
 from unpacking.names import safe_path
 from unpacking.refusal import ArchiveRefused
+from unpacking.zstandard import ZSTANDARD, open_zstandard
 
 _CHUNK = 256 * 1024
 _DAMAGED: tuple[type[BaseException], ...] = (
@@ -203,7 +205,7 @@ def _of_zip(archive: zipfile.ZipFile, limits: Limits, keep: Keep) -> Iterator[_E
                 f"{info.filename}: is encrypted. Make the archive again, without a password.",
                 info.filename,
             )
-        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, ZSTANDARD):
             raise ArchiveRefused(
                 "compression",
                 f"{info.filename}: is packed in a way that is not read here. Make the archive "
@@ -238,6 +240,8 @@ def _check_directory(file: BinaryIO, sent_bytes: int, limits: Limits) -> None:
 
 
 def _opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[], IO[bytes]]:
+    if info.compress_type == ZSTANDARD:
+        return lambda: open_zstandard(archive, info)
     return lambda: archive.open(info)
 
 

@@ -13,11 +13,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from orchestrator.api.admission import admitted
-from orchestrator.api.base import Endpoint
+from orchestrator.api.base import Endpoint, api_url, page_url
 from orchestrator.api.bodies import read_body
+from orchestrator.api.errors import Refused
 from orchestrator.projects.access import project_for_edit
 from orchestrator.traces.access import outside_for_view, writable_project
 from orchestrator.traces.exact import Number, TooDeep, dump
+from orchestrator.traces.importing import FILE_BYTES, FileRefused, import_file
 from orchestrator.traces.models import OutsideRollout
 from orchestrator.traces.queries import (
     csv_lines,
@@ -60,6 +62,48 @@ class Ingest(Endpoint):
                 items = list(read_lines(body))
             outcome = ingest(project=project, items=items, resolve=writable_project(request.user))
         return Response(outcome.as_json())
+
+
+class TraceFiles(Endpoint):
+    """Files of traces that other tools wrote."""
+
+    area = "traces"
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter(
+                "name", str, description="Of the file; names a trace that has no name of its own."
+            )
+        ],
+        request={"application/octet-stream": OpenApiTypes.BINARY},
+        responses=OpenApiTypes.OBJECT,
+    )
+    def post(self, request: Request, project_id: int) -> Response:
+        """A file as it is: ATIF, training traces, a log of Inspect, events; safe to send twice."""
+        project = project_for_edit(request.user, project_id)
+        with admitted(request) as counted:
+            body = read_body(request, limit=FILE_BYTES, named="of one file")
+            counted(len(body))
+            name = request.query_params.get("name", "")
+            try:
+                imported = import_file(project=project, name=name, content=body)
+            except FileRefused as error:
+                raise Refused("body", str(error)) from error
+        rollouts = [
+            {
+                "id": rollout_id,
+                "url": api_url(request, "rollout", project.pk, rollout_id),
+                "html_url": page_url(request, "rollout", project.pk, rollout_id),
+            }
+            for rollout_id in imported.rollouts
+        ]
+        return Response(
+            {
+                **imported.outcome.as_json(),
+                "html_url": page_url(request, "imports", project.pk),
+                "rollouts": rollouts,
+            }
+        )
 
 
 class Imported(Endpoint):

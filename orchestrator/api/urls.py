@@ -30,7 +30,7 @@ from orchestrator.api.description import Description, NoSuchAddress, manual
 from orchestrator.api.otlp import OtlpTraces
 from orchestrator.api.proposals import HandedIn
 from orchestrator.api.search import EventSearch
-from orchestrator.api.traces import Imported, Ingest
+from orchestrator.api.traces import Imported, Ingest, TraceFiles
 
 app_name = "api"
 PROJECT = "projects/<id:project_id>"
@@ -236,6 +236,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{PROJECT}/ingest", Ingest.as_view(), name="ingest"),
     path(f"{PROJECT}/otlp/v1/traces", OtlpTraces.as_view(), name="otlp_traces"),
     path(f"{PROJECT}/events", EventSearch.as_view(), name="events"),
+    path(f"{PROJECT}/traces/files", TraceFiles.as_view(), name="trace_files"),
     path(f"{PROJECT}/imported", Imported.as_view(), name="imported"),
     path(
         "searches/<id:search_id>/proposals/<id:round>/answer",

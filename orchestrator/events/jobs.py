@@ -15,10 +15,11 @@ _PAUSE_S = 0.2
 
 @job_handler(JOB_KIND)
 def execute(ctx: JobContext) -> None:
+    linger_s = float(ctx.spec.get("linger_s", LINGER_S))
     started_s = busy_s = time.monotonic()
-    while (now_s := time.monotonic()) - busy_s < LINGER_S and now_s - started_s < LONGEST_S:
+    while (now_s := time.monotonic()) - busy_s < linger_s and now_s - started_s < LONGEST_S:
         ctx.check()
         if index_some():
             busy_s = time.monotonic()
         else:
-            ctx.wait(_PAUSE_S)
+            ctx.wait(min(_PAUSE_S, linger_s))

@@ -1,7 +1,8 @@
 """Files of traces from elsewhere: what they are is seen in them, and they go in as events do.
 
-Accepted: an ATIF document, TrainingTraces of OpenEnv (one in JSON, or one a line), the JSON lines
-that a trace's download gives, and events as the ingest address takes them. All of it passes through
+Accepted: an ATIF document, TrainingTraces of OpenEnv (one in JSON, or one a line), logs of Inspect
+(`.eval` and JSON), the JSON lines that a trace's download gives, and events as the ingest address
+takes them. All of it passes through
 `services.ingest`: resends are folded, each item is accepted or refused with its reason.
 """
 
@@ -15,20 +16,26 @@ from typing import Any
 
 from django.db import transaction
 
+from orchestrator.projects import storage
 from orchestrator.projects.models import Project
 from orchestrator.runs.models import Rollout, TokenRow
-from orchestrator.traces import foreign
+from orchestrator.traces import foreign, inspect_logs
 from orchestrator.traces.exact import TooDeep, dump, parse
 from orchestrator.traces.queries import outside_rollout
 from orchestrator.traces.reading import Item, Refused, checked, read_item
 from orchestrator.traces.services import Outcome, ingest
 from training.errors import RowError
 from training.exchange import from_trace
+from unpacking import ArchiveRefused, Limits, open_archive
 
 FILE_BYTES = 128 * 2**20
 """Of one file."""
 
 
+LOG_LIMITS = Limits(members=200_000, total_bytes=4 * 2**30, member_bytes=256 * 2**20)
+"""Of an Inspect log that is unpacked; a sample at a time is in memory."""
+_ZIP = b"PK\x03\x04"
+_HEADERS = ("header.json", "_journal/start.json")
 _MOST_OF_A_NAME = 100
 
 
@@ -55,6 +62,12 @@ def import_file(*, project: Project, name: str, content: bytes) -> Imported:
         )
     label = PurePath(name).name[:200] or "imported trace"
     try:
+        storage.check(project.pk, len(content))
+    except storage.StorageFull as full:
+        raise FileRefused(str(full)) from full
+    if content.startswith(_ZIP):
+        return _import_archive(project, label, content)
+    try:
         items, traces = _read(project, content.removeprefix(b"\xef\xbb\xbf"), label)
     except foreign.NotReadable as error:
         raise FileRefused(f"{label}: {error}") from error
@@ -69,6 +82,59 @@ def import_file(*, project: Project, name: str, content: bytes) -> Imported:
             rollouts.append(owner.rollout_id)
             _store_tokens(owner.rollout, traces.get(rollout_name, []))
     return Imported(outcome, rollouts)
+
+
+def _import_archive(project: Project, label: str, content: bytes) -> Imported:
+    """A log of Inspect as a zip, sample by sample: unpacked it is some ten times as long.
+
+    What was stored before a sample that cannot be read stays; the same file again goes on there.
+    """
+    outcome = Outcome()
+    rollouts: dict[int, None] = {}
+    header: dict[str, Any] = {}
+    n_items = 0
+    try:
+        for path, value in _members(content):
+            if path in _HEADERS:
+                header = value if isinstance(value, dict) else {}
+                continue
+            events = inspect_logs.events_of_sample(header, value, path)
+            items = [checked(n_items + index, event) for index, event in enumerate(events)]
+            n_items += len(items)
+            part = ingest(project=project, items=items)
+            outcome.accepted += part.accepted
+            outcome.duplicate += part.duplicate
+            outcome.rejected += part.rejected
+            owner = outside_rollout(project.pk, events[0]["rollout"])
+            if owner is not None:
+                rollouts[owner.rollout_id] = None
+    except (foreign.NotReadable, ArchiveRefused) as error:
+        raise FileRefused(f"{label}: {error}") from error
+    if not n_items:
+        raise FileRefused(
+            f"{label} is a zip, but no log of Inspect: it holds no samples/….json. Accepted are "
+            "logs of Inspect (.eval), and JSON or JSON lines that are not packed."
+        )
+    return Imported(outcome, list(rollouts))
+
+
+def _members(content: bytes) -> Iterator[tuple[str, Any]]:
+    """The header first, whatever its place. Raises ArchiveRefused, NotReadable."""
+    with open_archive(content, LOG_LIMITS, keep=_is_of_a_log) as archive:
+        opened = archive.by_path()
+        headers = [path for path in _HEADERS if path in opened][:1]
+        for path in [*headers, *(path for path in opened if path not in _HEADERS)]:
+            try:
+                yield path, parse(b"".join(opened[path]()).decode())
+            except (ValueError, TooDeep, RecursionError) as error:
+                if isinstance(error, ArchiveRefused):
+                    raise
+                told = str(error)[:200] or "nested too deeply"
+                raise foreign.NotReadable(f"{path}: is no JSON: {told}") from error
+
+
+def _is_of_a_log(path: str) -> bool:
+    return path in _HEADERS or (path.startswith("samples/") and path.endswith(".json"))
 
 
 def _read(
@@ -86,6 +152,9 @@ def _read(
             named = foreign.atif_name(value) or (label if number == 1 else f"{label} {number}")
             read = foreign.from_atif(value, rollout=named)
             events += _under_own_name(project, read, named)
+        elif inspect_logs.is_inspect(value):
+            for sample in inspect_logs.events_of_log(value):
+                events += sample
         elif foreign.is_training_trace(value):
             named = f"{_named(value) or label} tokens"
             known = traces.setdefault(named, [])

@@ -106,7 +106,22 @@ def checked(index: int, event: Any) -> Item | Refused:
         shown = event.get("id") if isinstance(event.get("id"), str) else None
         text = f"missing: {', '.join(missing)}"
         return Refused(index, "missing_field", text, shown, body[:20_000])
-    return Item(index, event, body)
+    return Item(index, event, body, _tokens(event))
+
+
+def _tokens(event: dict[str, Any]) -> tuple[int, int]:
+    """What the `data.usage` of a model call counts, in the names of today's APIs."""
+    data = event.get("data")
+    usage = data.get("usage") if event["kind"] == "model_call" and isinstance(data, dict) else None
+    if not isinstance(usage, dict):
+        return (0, 0)
+    read, written = (usage.get(name) for name in ("input_tokens", "output_tokens"))
+    return (_count(read), _count(written))
+
+
+def _count(value: Any) -> int:
+    is_whole = isinstance(value, Number) and value.token.isdecimal() and len(value.token) < 10
+    return int(value.token) if is_whole else 0
 
 
 # Instants

@@ -1,4 +1,7 @@
-"""`manage.py import_traces FILE --project N`: events from a file of JSON lines."""
+"""`manage.py import_traces FILE --project N`: traces that other tools wrote.
+
+JSON lines are read line by line, whatever their size; any other file as the import page reads it.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from orchestrator.events.indexing import index_waiting
 from orchestrator.projects.models import Project
-from orchestrator.traces.reading import read_item
+from orchestrator.traces.importing import FileRefused, import_file
+from orchestrator.traces.reading import Item, Refused, read_item
 from orchestrator.traces.services import Outcome, ingest
 
 _AT_ONCE = 500
@@ -27,8 +32,25 @@ class Command(BaseCommand):
         if project is None:
             raise CommandError(f"no project {options['project']}")
         total = Outcome()
-        items = []
-        with options["file"].open("rb") as lines:
+        if options["file"].suffix.lower() in (".jsonl", ".ndjson"):
+            self._read_lines(options["file"], project, total)
+        else:
+            try:
+                content = options["file"].read_bytes()
+                imported = import_file(project=project, name=options["file"].name, content=content)
+            except (FileRefused, OSError) as error:
+                raise CommandError(str(error)) from error
+            total = imported.outcome
+        index_waiting()
+        for refused in total.rejected[:20]:
+            self.stdout.write(f"line {refused.index + 1}: {refused.reason_kind}, {refused.detail}")
+        self.stdout.write(
+            f"{total.accepted} accepted, {total.duplicate} known, {len(total.rejected)} refused"
+        )
+
+    def _read_lines(self, path: Path, project: Project, total: Outcome) -> None:
+        items: list[Item | Refused] = []
+        with path.open("rb") as lines:
             for index, line in enumerate(lines):
                 if line.strip():
                     items.append(read_item(index, line))
@@ -36,11 +58,6 @@ class Command(BaseCommand):
                     _add(total, ingest(project=project, items=items))
                     items = []
         _add(total, ingest(project=project, items=items))
-        for refused in total.rejected[:20]:
-            self.stdout.write(f"line {refused.index + 1}: {refused.reason_kind}, {refused.detail}")
-        self.stdout.write(
-            f"{total.accepted} accepted, {total.duplicate} known, {len(total.rejected)} refused"
-        )
 
 
 def _add(total: Outcome, outcome: Outcome) -> None:

@@ -55,6 +55,7 @@ def _page(request: HttpRequest, project: Project, problem: str = "") -> HttpResp
     before_id = (
         int(before) if before.isdecimal() and before.isascii() and len(before) < 19 else None
     )
+    otlp = reverse("api:otlp_traces", args=[project.pk])
     return page(
         request,
         "web/imports.html",
@@ -68,5 +69,7 @@ def _page(request: HttpRequest, project: Project, problem: str = "") -> HttpResp
         reasons=REASONS.items(),
         is_later_page=before_id is not None,
         max_mib=FILE_BYTES // 2**20,
+        # An exporter adds `/v1/traces` itself.
+        otlp_url=request.build_absolute_uri(otlp.removesuffix("/v1/traces")),
         ingest_url=request.build_absolute_uri(reverse("api:ingest", args=[project.pk])),
     )
