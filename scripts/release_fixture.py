@@ -1,6 +1,6 @@
 """Makes of a data folder what the tests of migrations start from: a small database, compressed.
 
-    .venv/bin/python -m scripts.release_fixture DATABASE tests/migrations/fixtures/0.2.0.sqlite3.xz
+    .venv/bin/python -m scripts.release_fixture DATABASE tests/releases/fixtures/0.2.0.sqlite3.xz
 
 For each release: run `make demo EXIT=1` at its tag, stop it, and make the fixture of its database,
 `var/db.sqlite3`. Sign-ins, keys, secrets and names of folders are taken out; most rollouts lose

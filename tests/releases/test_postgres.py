@@ -13,9 +13,9 @@ from django.db.migrations.executor import MigrationExecutor
 
 from orchestrator.envvars import postgres_options
 from orchestrator.moving import copying, schema
-from tests.migrations.releases import NAMES, unpack
 from tests.moving.installations import Installation, database, sqlite_installation
 from tests.postgres import postgres_server
+from tests.releases.releases import NAMES, unpack
 
 pytestmark = [
     pytest.mark.slow,

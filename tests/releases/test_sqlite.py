@@ -13,8 +13,8 @@ from django.db import connection, connections
 from django.db.migrations.executor import MigrationExecutor
 
 from orchestrator.moving import copying, schema
-from tests.migrations.releases import NAMES, unpack
 from tests.moving.installations import Installation, sqlite_installation
+from tests.releases.releases import NAMES, unpack
 
 pytestmark = [
     pytest.mark.django_db,
