@@ -75,7 +75,7 @@ def selftest(context: typer.Context) -> None:
     reasons = [item.get("reason_kind") for item in other["rejected"]]
     expect("other content under a known id is refused", reasons == ["id_conflict"], other)
     stored = at.server.get(f"projects/{project}/imported", rollout=rollout)
-    found = [_told(event) for event in stored["events"]]
+    found = [_told(one["event"]) for one in stored["events"]]
     for event in sent:
         is_there = found.count(_told(event)) == 1
         expect(f"{event['kind']} stored as sent", is_there, "not found as it was sent")

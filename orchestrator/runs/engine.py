@@ -272,7 +272,7 @@ async def _attempt(
 
 def _span_of(plan: RolloutPlan) -> AbstractContextManager[tracing.Span]:
     """With the wait for a slot."""
-    told = {
+    told: tracing.Attributes = {
         "rollout.id": plan.rollout.pk,
         "run.id": plan.rollout.run_id,
         "task.key": plan.rollout.task.key,

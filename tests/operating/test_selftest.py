@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.api import traces
 from orchestrator.traces.models import OutsideEvent, RefusedItem
+from orchestrator.traces.queries import events_told
 from orchestrator.web.trace_outside import ROLES
 from switchback_cli.selftest import KINDS
 from tests.base import People
@@ -40,8 +41,7 @@ def test_every_kind_that_the_trace_page_knows_is_tried() -> None:
 def test_what_is_lost_is_told_and_ends_with_1(
     shell: Shell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = traces.events_told
-    monkeypatch.setattr(traces, "events_told", lambda owner: list(whole(owner))[1:])
+    monkeypatch.setattr(traces, "events_told", lambda owner: list(events_told(owner))[1:])
 
     assert shell.run("selftest") == 1
     told = capsys.readouterr().err
