@@ -10,6 +10,7 @@ it: of ours by its prefix, of others by the header that carries it.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Mapping, MutableMapping
@@ -21,6 +22,7 @@ from orchestrator import tracing
 
 FORMATS = ("json", "console")
 HIDDEN = "[hidden]"
+CONTEXT = ("request_id", "job_id", "attempt", "rollout_id")
 _SECRETS = re.compile(
     r"\b(?:swb|swi|whsec|sk|rk|ghp|hf)[_-][A-Za-z0-9_+/=-]{12,}"
     r"|(?<=[Bb]earer )[^\s\"',\[\]]{6,}"
@@ -56,6 +58,13 @@ def _hidden(value: Any) -> Any:
 def add_trace(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     event.update(tracing.ids())
     return event
+
+
+def context_for_child() -> dict[str, str]:
+    """An environment variable that tells a child process what its log lines belong to."""
+    bound = structlog.contextvars.get_contextvars()
+    told = {name: bound[name] for name in CONTEXT if name in bound}
+    return {"SWITCHBACK_LOG_CONTEXT": json.dumps(told)} if told else {}
 
 
 SHARED_PROCESSORS: list[Any] = [

@@ -32,6 +32,7 @@ from orchestrator.events.models import Event
 from orchestrator.events.services import Fence, NewEvent, append, hold_fence
 from orchestrator.jobs.errors import Retryable
 from orchestrator.jobs.registry import JobContext
+from orchestrator.logs import context_for_child
 from orchestrator.runs.engine import execute_run
 from orchestrator.runs.limits import LimitReached
 from orchestrator.runs.models import Purpose, Run, RunState
@@ -173,6 +174,7 @@ class Keeper:
 
     def _start(self) -> subprocess.Popen[bytes]:
         env = {**os.environ, **environment_for(self._job.device), **key_for(self._work.model)}
+        env |= context_for_child()
         return client.start_runner(self._folder, env=env)
 
     def _failure(self, status: client.JobStatus, code: int) -> Failure:

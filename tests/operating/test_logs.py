@@ -119,6 +119,14 @@ def test_a_terminal_gets_plain_lines() -> None:
     assert "ready" in line and not line.startswith("{") and "\x1b" not in line
 
 
+def test_a_child_is_told_what_its_lines_belong_to() -> None:
+    assert logs.context_for_child() == {}
+    with bound_contextvars(request_id="click-0001", job_id=7, secret="canary"):
+        told = logs.context_for_child()
+
+    assert json.loads(told["SWITCHBACK_LOG_CONTEXT"]) == {"request_id": "click-0001", "job_id": 7}
+
+
 def test_an_unknown_form_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWITCHBACK_LOG_FORMAT", "xml")
     with pytest.raises(ImproperlyConfigured, match="json, console"):

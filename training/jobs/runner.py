@@ -39,6 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, help="process id to die with")
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    if belongs_to := os.environ.get("SWITCHBACK_LOG_CONTEXT"):
+        log.info("an attempt begins: %s", belongs_to)
     return_memory_at_once()
     job = JobFolder(options.job.resolve())
     if is_rank():
