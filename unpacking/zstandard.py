@@ -28,7 +28,7 @@ def open_zstandard(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]
     names = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
     start = info.header_offset + _LOCAL_HEADER_BYTES + names
     packed = io.BufferedReader(_Part(file, start, info.compress_size))
-    options = {DecompressionParameter.window_log_max: _WINDOW_LOG}
+    options = {int(DecompressionParameter.window_log_max): _WINDOW_LOG}
     return cast(IO[bytes], _Reader(ZstdFile(packed, options=options)))
 
 

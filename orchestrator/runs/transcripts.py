@@ -102,20 +102,24 @@ def _transcript(rollout: Rollout, log: Sequence[tuple[int, str, Any]]) -> Transc
     steps: list[Step] = []
     action: Mapping[str, Any] | None = None
     final: Mapping[str, Any] | None = None
+    outside: list[tuple[int, int, Mapping[str, Any]]] = []
     for seq, kind, payload in log:
         if kind == "rollout.restarted":
             steps, action, final = [], None, None
         elif kind == FINAL_STATE:
             final = payload
         elif kind == OUTSIDE:
-            name, said = str(payload.get("name") or ""), str(payload.get("said") or "")
-            steps.append(Step(index=len(steps) + 1, seq=seq, action=name, output=said))
+            outside.append((int(payload.get("position") or 0), seq, payload))
         elif kind == "action":
             action = payload
         elif action is not None:
             if not payload.get("refused"):
                 steps.append(step_of(action, payload, seq=seq))
             action = None
+    # In the order of their producer, as pages show them: they may have come in any other.
+    for _, seq, payload in sorted(outside, key=lambda told: told[:2]):
+        name, said = str(payload.get("name") or ""), str(payload.get("said") or "")
+        steps.append(Step(index=len(steps) + 1, seq=seq, action=name, output=said))
     task = rollout.task
     return assembled(
         steps=steps,

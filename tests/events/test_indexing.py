@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.db import connection, transaction
 from django.utils import timezone
 
-from orchestrator.events import indexing
+from orchestrator.events import indexing, search_sources
 from orchestrator.events.jobs import execute
 from orchestrator.events.models import Event, Stream, WaitingWords
 from orchestrator.events.search import search_events
@@ -76,7 +76,7 @@ def test_more_than_one_transaction_takes() -> None:
 
 def test_whoever_comes_second_writes_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = written("fox", "dog")
-    real = indexing.words_of_events
+    real = search_sources.words_of_events
 
     def overtaken(events: Any) -> Any:
         monkeypatch.setattr(indexing, "words_of_events", real)
@@ -92,7 +92,7 @@ def test_what_is_deleted_or_indexed_meanwhile_leaves_no_word(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stream = written("fox", "dog", "cat")
-    real = indexing.words_of_events
+    real = search_sources.words_of_events
 
     def meanwhile(events: Any) -> Any:
         Event.objects.filter(stream=stream, seq=1).delete()

@@ -18,6 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from orchestrator.projects.models import Role
 from orchestrator.projects.services import issue_token
+from orchestrator.runs.transcripts import transcript_of
 from orchestrator.traces.conventions import said_by
 from orchestrator.traces.models import OutsideRollout, RefusedItem
 from orchestrator.traces.otlp import read_json, read_protobuf, stamp
@@ -87,6 +88,8 @@ def test_spans_come_over_requests_children_before_parents(people: People) -> Non
         (CHILD, ROOT, "model_call", "the answer"),
     ]
     assert told[0]["started_at"] == "2026-01-02T03:04:05.123456789Z"
+    # Whoever grades reads them in the order in which they began.
+    assert [step.seq for step in transcript_of(owner.rollout).steps] == [2, 1]
     owner.rollout.refresh_from_db()
     assert (owner.rollout.tokens_in, owner.rollout.tokens_out) == (12, 3)
 
@@ -167,7 +170,8 @@ def protobuf_of(body: bytes) -> bytes:
     for group in value["resourceSpans"]:
         for scoped in group["scopeSpans"]:
             scoped["spans"] = [_with_bytes(one) for one in scoped["spans"]]
-    return Parse(json.dumps(value), ExportTraceServiceRequest()).SerializeToString()
+    made: bytes = Parse(json.dumps(value), ExportTraceServiceRequest()).SerializeToString()
+    return made
 
 
 VALUES = st.recursive(
