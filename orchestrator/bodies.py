@@ -8,6 +8,7 @@ off where it passes the limit. Views have limits of their own below this one.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -20,7 +21,7 @@ Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-ARCHIVES = ("/api/v1/imports", "/projects/import/")
+ARCHIVES = re.compile(r"/api/v1/imports/?|/p/\d+/settings/archives/import/")
 """Addresses that take a whole project."""
 
 
@@ -59,7 +60,7 @@ class LimitBodies:
 
 def _limit(path: str) -> tuple[int, str]:
     """In bytes, and what sets it."""
-    if path.startswith(ARCHIVES):
+    if ARCHIVES.fullmatch(path):
         return settings.MAX_ARCHIVE_BYTES, "SWITCHBACK_MAX_ARCHIVE_MB"
     return settings.MAX_BODY_BYTES, "SWITCHBACK_MAX_BODY_MB"
 

@@ -1,4 +1,4 @@
-"""Caps besides those of the project's day: of its judges, and of devices."""
+"""Caps besides those of the project's day: of its judges, of devices, and of what it keeps."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from orchestrator.api import editing
 from orchestrator.api.base import Endpoint, actor_of, operation, page_url, read
 from orchestrator.judging.budget import set_limits, spending_today
 from orchestrator.projects.access import project_for_admin, project_for_view
+from orchestrator.projects.storage import set_storage_cap, storage_of
 from orchestrator.trainings.queries import quota_of
 from orchestrator.trainings.services import set_quota
 
@@ -41,6 +42,38 @@ class JudgeCapsChange(serializers.Serializer[Any]):
 class DeviceCapsChange(serializers.Serializer[Any]):
     max_running = serializers.IntegerField(min_value=0, max_value=32_767, allow_null=True)
     device_s_per_day = serializers.IntegerField(min_value=0, max_value=_BIGGEST, allow_null=True)
+
+
+class StorageAnswer(TypedDict):
+    storage_bytes: Annotated[int | None, "Null: no cap."]
+    used_bytes: Annotated[int, "As last measured; at most minutes ago."]
+    by_part: Annotated[dict[str, int], "Bytes of events, tokens, judges, traces and so on."]
+    html_url: str
+
+
+class StorageCapChange(serializers.Serializer[Any]):
+    storage_bytes = serializers.IntegerField(min_value=0, max_value=10**15, allow_null=True)
+
+
+class StorageLimits(Endpoint):
+    area = "project"
+
+    @operation(StorageAnswer)
+    def get(self, request: Request, project_id: int) -> Response:
+        """What the project may keep, and what it keeps."""
+        project = project_for_view(request.user, project_id)
+        return _storage(request, project.pk)
+
+    @operation(StorageAnswer, body=StorageCapChange, parameters=[editing.PARAMETER])
+    def put(self, request: Request, project_id: int) -> Response:
+        """Sets the cap. What is there stays; nothing more is taken in beyond it. Admins."""
+        project = project_for_admin(request.user, project_id)
+        asked = read(StorageCapChange, request.data)
+        with transaction.atomic():
+            cap = storage_of(project.pk).cap
+            editing.require_match(request, {"storage_bytes": cap})
+            set_storage_cap(actor=actor_of(request), project_id=project.pk, **asked)
+        return _storage(request, project.pk)
 
 
 class JudgeLimits(Endpoint):
@@ -81,6 +114,17 @@ class TrainingLimits(Endpoint):
             editing.require_match(request, _device_caps(project.pk))
             set_quota(actor=actor_of(request), project=project, **asked)
         return _devices(request, project.pk)
+
+
+def _storage(request: Request, project_id: int) -> Response:
+    now = storage_of(project_id)
+    answer: StorageAnswer = {
+        "storage_bytes": now.cap,
+        "used_bytes": now.total,
+        "by_part": now.by_part,
+        "html_url": page_url(request, "limits", project_id),
+    }
+    return editing.tagged(request, answer, {"storage_bytes": now.cap})
 
 
 def _judge_caps(project_id: int) -> dict[str, Any]:

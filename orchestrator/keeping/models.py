@@ -125,6 +125,10 @@ class RetentionRun(models.Model):
     def __str__(self) -> str:
         return f"retention {self.pk}"
 
+    @property
+    def has_ended(self) -> bool:
+        return self.state not in OPEN_STATES
+
 
 class RetentionMark(models.Model):
     """A thing that goes at `due_at`, unless somebody keeps it until then."""

@@ -205,6 +205,7 @@ urlpatterns = [
     path("p/<int:project_id>/settings/members/", include("orchestrator.web.team_urls")),
     path("p/<int:project_id>/settings/system/", system.system, name="system"),
     path("p/<int:project_id>/settings/limits/", limits.project_limits, name="limits"),
+    path("p/<int:project_id>/settings/", include("orchestrator.web.keeping_urls")),
     path("p/<int:project_id>/settings/webhooks/", include("orchestrator.web.webhook_urls")),
     path("p/<int:project_id>/settings/audit/", audit.audit_log, name="audit"),
     path("p/<int:project_id>/settings/audit.jsonl", audit.audit_file, name="audit_file"),

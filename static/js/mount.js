@@ -30,6 +30,7 @@ const modules = {
   list: () => import("./list.js"),
   ledger: () => import("./ledger.js"),
   tryout: () => import("./tryout.js"),
+  again: () => import("./again.js"),
 };
 
 export async function mountAll(root) {

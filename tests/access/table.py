@@ -13,10 +13,11 @@ from orchestrator.web import urls as web
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 WORDS: Mapping[str, Sequence[str]] = {
-    "action": ("pause", "ping", "judge"),
+    "action": ("pause", "ping", "judge", "cancel"),
     "form": ("html", "json", "csv"),
     "what": ("reset",),
     "of": ("runs",),
+    "kept": ("traces",),
     "kind": ("qa",),
     "criterion": ("correct",),
     "task": ("test-0001",),

@@ -23,6 +23,7 @@ from orchestrator.grading.models import (
     RubricDraft,
     RubricSuggestion,
 )
+from orchestrator.keeping.models import RetentionRun, Transfer
 from orchestrator.projects.models import Project, Role, User
 from orchestrator.projects.services import issue_token
 from orchestrator.proposing.names import HANDED_IN
@@ -84,6 +85,10 @@ def furnish(project: Project, user: User) -> dict[str, Any]:
         pk=climb.pk, training_job=job, signal="kl", level="warn", step=1, value=2.0, sentence="Far."
     )
     view = SavedView.objects.create(project=project, owner=user, of="runs", name="mine")
+    export = Transfer.objects.create(
+        project=project, direction="export", name="words", state="completed"
+    )
+    look = RetentionRun.objects.create(project=project, is_dry=True, state="completed")
     release = Release.objects.create(
         project=project,
         environment=run.environment_version.environment,
@@ -172,6 +177,8 @@ def furnish(project: Project, user: User) -> dict[str, Any]:
         "sweep_id": sweep.pk,
         "alarm_id": climb.pk,
         "view_id": view.pk,
+        "export_id": export.pk,
+        "look_id": look.pk,
         "release_id": release.pk,
         "gate_id": start(project, user).pk,
     }
