@@ -250,7 +250,15 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SERVE_INCLUDE_SCHEMA": False,
-    "PATH_CONVERTER_OVERRIDES": {"id": {"type": "integer", "minimum": 1, "maximum": 10**15 - 1}},
+    "PATH_CONVERTER_OVERRIDES": {
+        "id": {"type": "integer", "minimum": 1, "maximum": 10**15 - 1},
+        "key": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$"},
+        "criterion": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"},
+    },
+    "ENUM_NAME_OVERRIDES": {
+        "SplitEnum": "orchestrator.environments.models.Split",
+        "OpenSplitEnum": [("train", "train"), ("select", "select")],
+    },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "orchestrator.api.shapes.add_shapes",

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from optimizer.harness import Harness
 from optimizer.models import HarnessVersion
-from orchestrator.api import editing, idempotency, paging
+from orchestrator.api import editing, idempotency, paging, work
 from orchestrator.api.base import (
     Endpoint,
     actor_of,
@@ -24,10 +24,13 @@ from orchestrator.api.base import (
     read,
 )
 from orchestrator.api.shapes import page_of
-from orchestrator.api.work import label_field
 from orchestrator.harnesses.queries import contents_of
 from orchestrator.harnesses.services import add_harness, rename_harness
+from orchestrator.harnesses.uploads import harness_of_zip
 from orchestrator.projects.access import project_for_edit, project_for_view
+
+MOST_ZIP = 12 * 2**20
+"""Characters of base64."""
 
 
 class HarnessRow(TypedDict):
@@ -53,13 +56,22 @@ class HarnessAnswer(TypedDict):
 class NewHarness(serializers.Serializer[Any]):
     files = serializers.DictField(
         child=serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=2**20),
+        required=False,
         help_text="Texts by path: harness.yaml, instructions.md, skills/<name>/SKILL.md …",
     )
-    label = label_field(default="", allow_blank=True)
+    zip = serializers.CharField(
+        max_length=MOST_ZIP, required=False, help_text="Or a zip file of its folder, in base64."
+    )
+    label = work.label_field(default="", allow_blank=True)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if ("files" in attrs) == ("zip" in attrs):
+            raise serializers.ValidationError("accepts exactly one of files, zip")
+        return attrs
 
 
 class HarnessLabel(serializers.Serializer[Any]):
-    label = label_field(allow_blank=True)
+    label = work.label_field(allow_blank=True)
 
 
 class Harnesses(Endpoint):
@@ -89,7 +101,10 @@ class Harnesses(Endpoint):
         """Keeps a harness under its content's address. Editors."""
         project = project_for_edit(request.user, project_id)
         asked = read(NewHarness, request.data)
-        harness = Harness.from_components(asked["files"])
+        if "zip" in asked:
+            harness = harness_of_zip(work.bytes_of(asked["zip"], "zip"))
+        else:
+            harness = Harness.from_components(asked["files"])
 
         def keep() -> Response:
             stored = add_harness(

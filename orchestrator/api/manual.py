@@ -43,6 +43,8 @@ TITLES = {
     "sweeps": "Sweeps of λ",
     "alarms": "Alarms",
     "review": "Review",
+    "review_items": "Items of review",
+    "looks": "Tokens as a checkpoint sees them",
     "gates": "Gates",
     "traces": "Traces from outside",
     "otlp": "Spans of OpenTelemetry",

@@ -336,7 +336,7 @@ def item_answer(request: Request, queue: ReviewQueue, item: ReviewItem) -> ItemA
     where = (queue.project_id, queue.pk, item.pk)
     return {
         "id": item.pk,
-        "url": api_url(request, "review_marks", *where),
+        "url": api_url(request, "review_item", *where),
         "html_url": page_url(request, "review_item", *where),
         "rollout": item.rollout_id,
         "other": item.other_id,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from django.urls import reverse
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from typing import Annotated, TypedDict
+
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from orchestrator.api.base import Endpoint
+from orchestrator.api.base import Endpoint, operation, page_url
 from orchestrator.events.search import search_events
 from orchestrator.projects.access import project_for_view
 from orchestrator.runs.queries import rollouts_by_stream
@@ -18,14 +18,24 @@ MOST = 200
 """Events in one answer."""
 
 
+class EventHit(TypedDict):
+    rollout: Annotated[int | None, "Null for an event of something else."]
+    seq: int
+    html_url: Annotated[str | None, "The event on its rollout's page."]
+
+
+class EventHitsAnswer(TypedDict):
+    events: list[EventHit]
+    has_more: Annotated[bool, f"Whether more than {MOST} match."]
+    html_url: str
+
+
 class EventSearch(Endpoint):
     """Events whose words match."""
 
     area = "traces"
 
-    @extend_schema(
-        parameters=[OpenApiParameter("q", str, required=True)], responses=OpenApiTypes.OBJECT
-    )
+    @operation(EventHitsAnswer, parameters=[OpenApiParameter("q", str, required=True)])
     def get(self, request: Request, project_id: int) -> Response:
         """The newest 200 with all words of `q`; `"two words"` is a phrase, `be*` a beginning."""
         project_for_view(request.user, project_id)
@@ -34,11 +44,16 @@ class EventSearch(Endpoint):
             raise ValidationError({"q": ["names the words to look for"]})
         hits = search_events(project_id, query, limit=MOST + 1)
         rollouts = rollouts_by_stream(hit.stream_id for hit in hits)
-        found = []
+        found: list[EventHit] = []
         for hit in hits[:MOST]:
             rollout = rollouts.get(hit.stream_id)
             page = None
             if rollout is not None:
-                page = f"{reverse('web:rollout', args=[project_id, rollout])}#e{hit.seq}"
+                page = f"{page_url(request, 'rollout', project_id, rollout)}#e{hit.seq}"
             found.append({"rollout": rollout, "seq": hit.seq, "html_url": page})
-        return Response({"events": found, "has_more": len(hits) > MOST})
+        answer: EventHitsAnswer = {
+            "events": found,
+            "has_more": len(hits) > MOST,
+            "html_url": page_url(request, "event_search", project_id),
+        }
+        return Response(answer)

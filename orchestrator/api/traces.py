@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Annotated, Any, TypedDict
 
 from django.http import HttpResponseBase, StreamingHttpResponse
-from django.urls import reverse
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -16,6 +17,7 @@ from orchestrator.api.admission import admitted
 from orchestrator.api.base import Endpoint, api_url, page_url
 from orchestrator.api.bodies import read_body
 from orchestrator.api.errors import Refused
+from orchestrator.api.shapes import schema_of
 from orchestrator.projects.access import project_for_edit
 from orchestrator.traces.access import outside_for_view, writable_project
 from orchestrator.traces.exact import Number, TooDeep, dump
@@ -40,12 +42,41 @@ _TYPES = {
 }
 
 
+class IngestedAnswer(TypedDict):
+    accepted: int
+    duplicate: Annotated[int, "That were here already."]
+    rejected: Annotated[list[Any], "What was not taken in, each with its place and its reason."]
+    html_url: Annotated[str, "The page that lists what was refused."]
+
+
+class BroughtRollout(TypedDict):
+    id: int
+    url: str
+    html_url: str
+
+
+class TraceFileAnswer(IngestedAnswer):
+    rollouts: list[BroughtRollout]
+
+
+class ImportedAnswer(TypedDict):
+    rollout: Annotated[Any, "Its name, as the producer gave it."]
+    id: int
+    html_url: str
+    flags: Any
+    means: dict[str, Any]
+    events: list[Any]
+
+
 class Ingest(Endpoint):
     """Events of rollouts that ran elsewhere."""
 
     area = "traces"
 
-    @extend_schema(request=OpenApiTypes.OBJECT, responses=OpenApiTypes.OBJECT)
+    @extend_schema(
+        request=OpenApiTypes.OBJECT,
+        responses={200: OpenApiResponse(schema_of(IngestedAnswer), description="Stored.")},
+    )
     def post(self, request: Request, project_id: int) -> Response:
         """JSON lines (`application/x-ndjson`), or a JSON list; committed before the answer."""
         project = project_for_edit(request.user, project_id)
@@ -61,7 +92,8 @@ class Ingest(Endpoint):
             else:
                 items = list(read_lines(body))
             outcome = ingest(project=project, items=items, resolve=writable_project(request.user))
-        return Response(outcome.as_json())
+        page = page_url(request, "imports", project.pk)
+        return Response({**outcome.as_json(), "html_url": page})
 
 
 class TraceFiles(Endpoint):
@@ -76,7 +108,7 @@ class TraceFiles(Endpoint):
             )
         ],
         request={"application/octet-stream": OpenApiTypes.BINARY},
-        responses=OpenApiTypes.OBJECT,
+        responses={200: OpenApiResponse(schema_of(TraceFileAnswer), description="Stored.")},
     )
     def post(self, request: Request, project_id: int) -> Response:
         """A file as it is: ATIF, training traces, a log of Inspect, events; safe to send twice."""
@@ -116,7 +148,13 @@ class Imported(Endpoint):
             OpenApiParameter("rollout", str, required=True),
             OpenApiParameter("as", str, enum=sorted(_TYPES)),
         ],
-        responses=OpenApiTypes.OBJECT,
+        responses={
+            (200, "application/json"): OpenApiResponse(
+                schema_of(ImportedAnswer), description="As asked for."
+            ),
+            (200, "application/x-ndjson"): {"type": "string"},
+            (200, "text/csv"): {"type": "string"},
+        },
     )
     def get(self, request: Request, project_id: int) -> HttpResponseBase:
         """Its events in the order of the producer, exactly as sent, as JSON, JSON lines or CSV."""
@@ -124,12 +162,13 @@ class Imported(Endpoint):
         form = request.query_params.get("as", "json")
         if form not in _TYPES:
             raise ValidationError({"as": [f"accepts one of {', '.join(sorted(_TYPES))}"]})
-        make = {"json": _report, "jsonl": jsonl_lines, "csv": csv_lines}[form]
-        return StreamingHttpResponse(make(owner), content_type=_TYPES[form])
+        page = page_url(request, "rollout", owner.project_id, owner.rollout_id)
+        make: dict[str, Callable[..., Iterator[str]]]
+        make = {"json": partial(_report, page=page), "jsonl": jsonl_lines, "csv": csv_lines}
+        return StreamingHttpResponse(make[form](owner), content_type=_TYPES[form])
 
 
-def _report(owner: OutsideRollout) -> Iterator[str]:
-    page = reverse("web:rollout", args=[owner.project_id, owner.rollout_id])
+def _report(owner: OutsideRollout, page: str) -> Iterator[str]:
     means = {
         name: None if value is None else Number(repr(value))
         for name, value in means_of(owner).items()
