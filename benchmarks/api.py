@@ -1,28 +1,31 @@
 """The REST API with 8 parallel clients at 100,000 runs: lists, details, and starting runs.
 
-The web server alone, in a process of its own on SQLite, with clients in another: no worker takes up
-the runs that are started, so the machine's other work is left out. `--runs N`, `--requests N` of
-each kind (default 400), `--clients N`.
+The web processes alone, on SQLite, with clients in another: no worker takes up the runs that are
+started, so the machine's other work is left out. `--runs N`, `--requests N` of each kind (default
+400), `--clients N`, `--processes N` (default 2: `SWITCHBACK_WEB_PROCESSES`). `--folder DIR` keeps
+the data, or takes what was kept: writing 100,000 runs takes longer than all requests.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
+import os
 import random
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from benchmarks.figures import Figure, percentile
-from benchmarks.stack import ROOT, free_port, use_temporary_data
+from benchmarks.stack import ROOT, use_data, use_temporary_data
 
 if TYPE_CHECKING:
     from orchestrator.projects.models import Project
@@ -39,14 +42,17 @@ def run(options: Sequence[str] = ()) -> Iterator[Figure]:
     parser.add_argument("--runs", type=int, default=100_000)
     parser.add_argument("--requests", type=int, default=400)
     parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--folder", type=Path)
     asked = parser.parse_args(list(options))
-    with use_temporary_data():
-        secret, project_id, body, last = _filled(asked.runs)
-        with _served() as url:
+    yield Figure("api.load_of_the_machine", os.getloadavg()[0], None)
+    with use_temporary_data() if asked.folder is None else use_data(asked.folder):
+        secret, project_id, body, last = _kept(asked.folder, asked.runs)
+        with _served(asked.processes) as url:
             base = f"{url}/api/v1/projects/{project_id}"
             headers = {"Authorization": f"Bearer {secret}"}
             chance = random.Random(0)
-            numbers = itertools.count()
+            numbers = itertools.count(time.time_ns())
 
             def listed(client: httpx.Client, _: int) -> httpx.Response:
                 return client.get(f"{base}/runs")
@@ -101,6 +107,17 @@ def _measured(
         results = list(pool.map(client, range(n_clients)))
     took = [ms for each, _ in results for ms in each]
     return took, sum(faults for _, faults in results), len(took) / (time.perf_counter() - started_s)
+
+
+def _kept(folder: Path | None, n_runs: int) -> tuple[str, int, dict[str, Any], int]:
+    """As `_filled`, from the folder if it was filled before."""
+    if folder is None:
+        return _filled(n_runs)
+    notes = folder / "bench.json"
+    if not notes.exists():
+        notes.write_text(json.dumps(_filled(n_runs)), encoding="utf-8")
+    secret, project_id, body, last = json.loads(notes.read_text(encoding="utf-8"))
+    return secret, project_id, body, last
 
 
 def _filled(n_runs: int) -> tuple[str, int, dict[str, Any], int]:
@@ -196,27 +213,40 @@ def _write_runs(project: Project, n_runs: int) -> dict[str, Any]:
 
 
 @contextmanager
-def _served() -> Iterator[str]:
-    import os
+def _served(n_processes: int) -> Iterator[str]:
+    from orchestrator import web_process
 
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "uvicorn", "orchestrator.asgi:application"]
-    process = subprocess.Popen(
-        [*command, "--port", str(port), "--log-level", "warning"],
-        cwd=ROOT,
-        env={**os.environ, "SWITCHBACK_API_REQUESTS_PER_MINUTE": "0"},
-    )
-    try:
-        deadline_s = time.monotonic() + START_S
-        while not _answers(f"{url}/healthz"):
-            if process.poll() is not None or time.monotonic() > deadline_s:
-                raise RuntimeError(f"the web server does not answer at {url}")
-            time.sleep(0.05)
-        yield url
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
+    with web_process.listener("127.0.0.1", 0) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        processes = [
+            subprocess.Popen(
+                web_process.command(listener.fileno()),
+                cwd=ROOT,
+                env={**os.environ, "SWITCHBACK_API_REQUESTS_PER_MINUTE": "0"},
+                pass_fds=(listener.fileno(),),
+            )
+            for _ in range(n_processes)
+        ]
+        try:
+            _wait_for_all(url, processes)
+            yield url
+        finally:
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.wait(timeout=30)
+
+
+def _wait_for_all(url: str, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """One that came up late would have no connection when the others are measured."""
+    from orchestrator.processes.models import Process
+
+    mine = Process.objects.filter(pid__in=[each.pid for each in processes])
+    deadline_s = time.monotonic() + START_S
+    while not _answers(f"{url}/healthz") or mine.count() < len(processes):
+        if any(each.poll() is not None for each in processes) or time.monotonic() > deadline_s:
+            raise RuntimeError(f"the web server does not answer at {url}")
+        time.sleep(0.05)
 
 
 def _answers(url: str) -> bool:

@@ -68,7 +68,7 @@ def _copy(
 ) -> None:
     names, values = [], []
     for field in kind._meta.concrete_fields:
-        column = connection.ops.quote_name(field.column)
+        column = connection.ops.quote_name(str(field.column))
         names.append(column)
         of = field.related_model if field.is_relation else None
         if field.primary_key:

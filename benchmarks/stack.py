@@ -28,7 +28,20 @@ class Up:
 def use_temporary_data() -> tempfile.TemporaryDirectory[str]:
     """Points this process and its children at an empty, migrated data folder; sets Django up."""
     folder = tempfile.TemporaryDirectory(prefix="switchback-bench-", ignore_cleanup_errors=True)
-    os.environ["SWITCHBACK_DATA"] = folder.name
+    _use(folder.name)
+    return folder
+
+
+@contextmanager
+def use_data(folder: Path) -> Iterator[None]:
+    """As `use_temporary_data`, with a folder that stays."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _use(str(folder.resolve()))
+    yield
+
+
+def _use(folder: str) -> None:
+    os.environ["SWITCHBACK_DATA"] = folder
     os.environ["STACK"] = "embedded"
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "orchestrator.settings")
     os.environ.setdefault("SWITCHBACK_LOG_LEVEL", "WARNING")
@@ -38,7 +51,6 @@ def use_temporary_data() -> tempfile.TemporaryDirectory[str]:
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0)
-    return folder
 
 
 @contextmanager

@@ -58,6 +58,7 @@ class LiveStack:
         return {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "tests.settings",
+            "SWITCHBACK_WEB_PROCESSES": "1",
             "SWITCHBACK_TEST_DATA": str(self.data),
             "SWITCHBACK_TEST_DATABASE": str(connection.settings_dict["NAME"]),
             "SWITCHBACK_MODEL_PORT": str(self.model_port),

@@ -35,6 +35,8 @@ class ChildSpec:
     command: Sequence[str]
     is_wanted: Callable[[], bool] = lambda: True
     """Asked before each start, and again a moment later while the answer is no."""
+    fds: tuple[int, ...] = ()
+    """Open files that it inherits under their numbers."""
 
 
 @dataclass
@@ -103,6 +105,7 @@ class Supervisor:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                pass_fds=child.spec.fds,
                 preexec_fn=_die_with(os.getpid()),
             )
         child.started_s = now_s

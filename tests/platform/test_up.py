@@ -16,7 +16,7 @@ from orchestrator.jobs.models import Job, JobState
 from orchestrator.jobs.services import enqueue
 from tests.jobs.workers import assert_whole, make_stream
 from tests.live import LiveStack, MakeStack
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 
 def test_it_stays_small_repairs_itself_and_is_alone(make_stack: MakeStack) -> None:
@@ -36,7 +36,7 @@ def test_it_stays_small_repairs_itself_and_is_alone(make_stack: MakeStack) -> No
         env=stack.full_environ(),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_S * 2,
     )
     assert second.returncode == 1
     assert f"already runs on {stack.data}" in second.stderr

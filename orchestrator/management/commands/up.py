@@ -17,6 +17,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
+from orchestrator import web_process
 from orchestrator.envvars import env_seconds
 from orchestrator.management.lock import FolderInUseError, folder_lock
 from orchestrator.management.ports import PortInUseError, wait_for_port
@@ -57,8 +58,13 @@ class Command(BaseCommand):
             how_to_change="--port or SWITCHBACK_PORT",
             say=self.say,
         )
+        with web_process.listener(host, port) as listener:
+            self._supervise(host, port, listener.fileno(), with_model=with_model)
+        self.say("stopped")
+
+    def _supervise(self, host: str, port: int, listener_fd: int, *, with_model: bool) -> None:
         first_page = FirstPage(host, port, self.say)
-        specs = child_specs(host, port, first_page)
+        specs = child_specs(listener_fd, first_page)
         if with_model:
             wait_for_port(
                 "127.0.0.1",
@@ -88,7 +94,6 @@ class Command(BaseCommand):
             supervisor.stop.set()
             sweeper.join()
             end(ProcessKind.SWEEP)
-        self.say("stopped")
 
     def _migrate(self) -> None:
         executor = MigrationExecutor(connection)
@@ -120,13 +125,15 @@ class FirstPage:
         return self._is_up or time.monotonic() - self._began_s > _HEAD_START_S
 
 
-def child_specs(host: str, port: int, first_page: FirstPage) -> list[ChildSpec]:
-    web = ["-m", "uvicorn", "orchestrator.asgi:application", "--host", host, "--port", str(port)]
-    # Open feeds would hold a stopping server until their browsers go away.
-    web += ["--lifespan", "off", "--no-access-log", "--timeout-graceful-shutdown", "2"]
-    web += ["--ws-max-size", "65536"]
+def child_specs(listener_fd: int, first_page: FirstPage) -> list[ChildSpec]:
+    web = web_process.command(listener_fd)
+    more = [
+        ChildSpec(f"web-{number}", web, is_wanted=first_page.may_others_start, fds=(listener_fd,))
+        for number in range(2, settings.WEB_PROCESSES + 1)
+    ]
     return [
-        ChildSpec("web", [sys.executable, *web]),
+        ChildSpec("web", web, fds=(listener_fd,)),
+        *more,
         ChildSpec(
             "worker",
             worker_command("default,rollouts", slots=settings.WORKER_SLOTS),
