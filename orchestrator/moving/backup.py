@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +11,7 @@ from django.db import connections
 
 from orchestrator.moving import files, postgres, sqlite
 from orchestrator.moving.archive import Manifest, Reader, Writer, reading, writing
+from orchestrator.processes.build import VERSION
 from orchestrator.projects.secrets import derived_key
 
 SECRET_KEY = "secret_key"
@@ -38,7 +38,7 @@ def write(
         else:
             manifest = postgres.dump(alias, writer)
         manifest.made_at = datetime.now(UTC).isoformat(timespec="seconds")
-        manifest.version, manifest.data_folder = _version(), str(data)
+        manifest.version, manifest.data_folder = VERSION, str(data)
         manifest.key_fingerprint = fingerprint()
         if with_key:
             with writer.open(SECRET_KEY, mode=0o600) as add:
@@ -84,8 +84,3 @@ def check_content(reader: Reader, path: Path) -> None:
 def fingerprint() -> str:
     """Tells one SECRET_KEY from another; the key cannot be had from it."""
     return derived_key("fingerprint in backups").hex()[:16]
-
-
-def _version() -> str:
-    project = tomllib.loads((settings.BASE_DIR / "pyproject.toml").read_text(encoding="utf-8"))
-    return str(project["project"]["version"])

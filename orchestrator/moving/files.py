@@ -18,7 +18,7 @@ from orchestrator.moving.errors import MovingError
 FILES = "files"
 _MODELS = "models"
 # Made again by whoever needs it, or worth nothing on another day.
-_NEVER = {"broker", "tmp", "logs", "up.lock", "up.out", "secret_key", "reproduction"}
+_NEVER = {"blob-cache", "broker", "tmp", "logs", "up.lock", "up.out", "secret_key", "reproduction"}
 _DATABASE = ("db.sqlite3", "test.sqlite3")
 _ATTEMPTS = 3
 

@@ -25,6 +25,7 @@ NOT_KEPT = {
     "up.lock": b"{}",
     "broker/messages/1.msg": b"m",
     "logs/web.log": b"l",
+    "blob-cache/ab/cd": b"c",
     "tmp/x": b"t",
     "models/smollm2-135m/model.safetensors": b"m" * 5000,
     "env/world/servers/server.log": b"s",

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from orchestrator.agents.rotation import rotate_secrets
+from orchestrator.moving.rotation import rotate_secrets
 
 
 class Command(BaseCommand):
