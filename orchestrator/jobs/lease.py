@@ -21,7 +21,7 @@ from orchestrator.jobs.clock import instant
 from orchestrator.jobs.errors import UnknownKindError
 from orchestrator.jobs.fencing import Fence
 from orchestrator.jobs.models import Job, JobState
-from orchestrator.jobs.registry import handler_for
+from orchestrator.jobs.registry import handler_for, runnable
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +46,7 @@ def claim(job_id: int) -> Claim | None:
     used_up = Q(strikes__gte=F("max_attempts"))
     with transaction.atomic():
         taken = (
-            Job.objects.filter(claimable, cancel_requested=False)
+            Job.objects.filter(claimable, runnable(), cancel_requested=False)
             .exclude(used_up)
             .update(
                 state=JobState.RUNNING,
@@ -69,6 +69,9 @@ def claim(job_id: int) -> Claim | None:
         JobState.FAILED,
         error="gave up: its worker died in every attempt without progress (max_attempts)",
     )
+    left = Job.objects.filter(claimable).exclude(runnable()).values("kind", "version").first()
+    if left is not None:
+        log.warning("job left to a newer worker", job_id=job_id, **left)
     return None
 
 

@@ -24,6 +24,8 @@ class Job(models.Model):
     queue = models.CharField(max_length=50, default="default")
     spec = models.JSONField(default=dict)
     """The handler's input, never changed after creation."""
+    version = models.PositiveSmallIntegerField(default=1, db_default=1)
+    """Of what `spec` means; a worker whose handler is older leaves the job to others."""
     key = models.CharField(max_length=200, unique=True, null=True, blank=True)
     """Makes enqueueing idempotent: a second job with the same key is the first one."""
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db.models import Q
+
 from orchestrator.jobs.errors import Cancelled, LeaseLost, Retryable, Stopped, UnknownKindError
 from orchestrator.jobs.fencing import Fence
 from orchestrator.jobs.models import Job
@@ -71,6 +73,8 @@ class JobContext:
 @dataclass(frozen=True)
 class Handler:
     run: Callable[[JobContext], None]
+    version: int
+    """The newest meaning of `spec` that it understands; it understands all before."""
     on_unfinished: Callable[[Job], None] | None
     """Called in the transaction that ends a job as failed or cancelled: record it on the owner.
 
@@ -82,12 +86,12 @@ _handlers: dict[str, Handler] = {}
 
 
 def job_handler(
-    kind: str, *, on_unfinished: Callable[[Job], None] | None = None
+    kind: str, *, version: int = 1, on_unfinished: Callable[[Job], None] | None = None
 ) -> Callable[[Callable[[JobContext], None]], Callable[[JobContext], None]]:
     def register(run: Callable[[JobContext], None]) -> Callable[[JobContext], None]:
         if kind in _handlers and _handlers[kind].run.__module__ != run.__module__:
             raise ValueError(f"two handlers for job kind {kind!r}")
-        _handlers[kind] = Handler(run=run, on_unfinished=on_unfinished)
+        _handlers[kind] = Handler(run=run, version=version, on_unfinished=on_unfinished)
         return run
 
     return register
@@ -99,3 +103,15 @@ def handler_for(kind: str) -> Handler:
     except KeyError:
         known = ", ".join(sorted(_handlers)) or "none"
         raise UnknownKindError(f"no handler for job kind {kind!r}; registered: {known}") from None
+
+
+def runnable() -> Q:
+    """Jobs whose kind and version this process knows: while hosts are upgraded one by one, old
+    workers leave to new ones what only those understand."""
+    by_version: dict[int, list[str]] = {}
+    for kind, handler in _handlers.items():
+        by_version.setdefault(handler.version, []).append(kind)
+    known = Q(pk__in=[])
+    for version, kinds in by_version.items():
+        known |= Q(kind__in=kinds, version__lte=version)
+    return known

@@ -43,7 +43,7 @@ def enqueue(
     With a `key` that exists already the earlier job is returned, whatever its state.
     Raises ValueError for a kind without a handler and for an unknown queue.
     """
-    handler_for(kind)
+    version = handler_for(kind).version
     if queue not in settings.JOB_QUEUES:
         raise ValueError(f"unknown queue {queue!r}; accepted: {', '.join(settings.JOB_QUEUES)}")
     now = read_now()
@@ -54,6 +54,7 @@ def enqueue(
         kind=kind,
         queue=queue,
         spec=spec,
+        version=version,
         key=key,
         max_attempts=max_attempts,
         origin=origin_of_now(),
