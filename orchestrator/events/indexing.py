@@ -24,6 +24,7 @@ from orchestrator.jobs.models import Job, JobState
 from orchestrator.jobs.services import enqueue
 
 JOB_KIND = "events.index"
+_MOMENT = timedelta(seconds=1)
 _RANGES_AT_ONCE, _EVENTS_AT_ONCE = 200, 400
 """Of one transaction: some 50 ms of SQLite's lock."""
 LATE = timedelta(seconds=5)
@@ -34,6 +35,12 @@ def waiting() -> int:
     """Events whose words are not in the index yet."""
     total = WaitingWords.objects.aggregate(n=Sum(F("last_seq") - F("first_seq") + 1))["n"]
     return int(total or 0)
+
+
+def is_growing() -> bool:
+    """Whether events came in a moment ago."""
+    newest = WaitingWords.objects.order_by("-pk").values_list("at", flat=True).first()
+    return newest is not None and newest > timezone.now() - _MOMENT
 
 
 def ask() -> None:
