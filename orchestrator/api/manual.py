@@ -49,6 +49,8 @@ TITLES = {
     "traces": "Traces from outside",
     "otlp": "Spans of OpenTelemetry",
     "search": "Full-text search",
+    "archives": "Archives of projects",
+    "retention": "Retention",
     "webhooks": "Webhooks",
 }
 

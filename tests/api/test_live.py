@@ -15,6 +15,7 @@ import pytest
 from django.conf import settings
 
 from orchestrator.api.models import IdempotentRequest
+from orchestrator.environments.models import EnvironmentCheck
 from orchestrator.events.services import NewEvent, append
 from orchestrator.projects.models import Role
 from orchestrator.projects.services import issue_token
@@ -108,3 +109,18 @@ def test_events_come_as_they_happen_and_end_with_the_work(people: People, pages:
     again = {**headers, "Last-Event-ID": "2"}
     with httpx.stream("GET", url, headers=again, timeout=PATIENCE_S) as response:
         assert [event["seq"] for event in events_in(response.iter_lines())] == [3]
+
+
+def test_work_without_a_log_tells_its_states(people: People, pages: LiveStack) -> None:
+    version = make_run(people.project).environment_version
+    check = EnvironmentCheck.objects.create(version=version, state="running")
+    url = f"{pages.url}/api/v1/projects/{people.project.pk}/checks/{check.pk}/events"
+    headers = {**bearer(people), "Accept": "text/event-stream"}
+    with httpx.stream("GET", url, headers=headers, timeout=PATIENCE_S) as response:
+        events = events_in(response.iter_lines())
+        told = next(events)
+        assert (told["kind"], told["payload"]["state"]) == ("state", "running")
+        EnvironmentCheck.objects.filter(pk=check.pk).update(state="completed")
+        assert [event["payload"]["state"] for event in events] == ["completed"]
+    after = httpx.get(url, headers=bearer(people), timeout=PATIENCE_S).json()
+    assert after["has_ended"] and after["events"][0]["payload"]["id"] == check.pk

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import zipfile
 from typing import Any
 
 import pytest
@@ -187,3 +190,59 @@ def test_a_queue_goes_and_its_marks_stay(
     n_marks = Annotation.objects.count()
     assert admin.send("DELETE", "review_queue", *where).status_code == 204
     assert not ReviewQueue.objects.exists() and Annotation.objects.count() == n_marks
+
+
+def test_an_item_is_taken_passed_on_and_talked_about(
+    people: People, editor: Program, world: dict[str, Any]
+) -> None:
+    project, queue, item = people.project.pk, world["queue_id"], world["item_id"]
+    one = (project, queue, item)
+    assert editor.post("review_next", project, queue).json()["item"]["id"] == item
+    said = editor.post("review_item_comments", *one, body={"text": "Unclear."})
+    assert said.status_code == 201, said.content
+    listed = editor.get("review_item_comments", *one).json()["items"]
+    assert [(each["user"], each["text"]) for each in listed] == [
+        (people.editor.username, "Unclear.")
+    ]
+    corrected = editor.send("PUT", "review_item_correction", *one, body={"text": "Lima"})
+    assert corrected.json()["text"] == "Lima"
+    assert editor.send("PUT", "review_item_correction", *one, body={"text": ""}).json() == {
+        "text": "",
+        "html_url": corrected.json()["html_url"],
+    }
+    assert editor.post("review_item_skip", *one).status_code == 200
+    assert editor.post("review_next", project, queue).json()["item"] is None
+    assert editor.post("review_item_requeue", *one).status_code == 200
+    reviewers = {"reviewers": [people.owner.username]}
+    assert editor.send("PUT", "review_item_reviewers", *one, body=reviewers).status_code == 200
+    problem_in(editor.post("review_item_reserve", *one), 409)
+    nobody = {"reviewers": ["nobody"]}
+    wrong = editor.send("PUT", "review_item_reviewers", *one, body=nobody)
+    assert fields_of(problem_in(wrong, 400)) == ["reviewers"]
+    other = {"name": "other", "rubric": world["rubric_id"]}
+    to = editor.post("review_queues", project, body=other).json()["id"]
+    moved = editor.post("review_item_move", *one, body={"queue": to})
+    assert moved.status_code == 200 and editor.fetch(moved.json()["url"]).json()["id"] == item
+    problem_in(editor.get("review_item", *one), 404)
+    assert editor.send("DELETE", "review_item", project, to, item).status_code == 204
+
+
+def test_a_look_needs_weights_that_are_kept(
+    people: People, editor: Program, world: dict[str, Any]
+) -> None:
+    where = (people.project.pk, world["rollout_id"], world["job_id"], 1)
+    assert editor.get("look", *where).json()["state"] == "none"
+    problem_in(editor.post("look", *where), 422)
+    assert editor.send("DELETE", "look", *where).status_code == 204
+
+
+def test_a_harness_comes_as_a_zip_file(people: People, editor: Program) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("mine/harness.yaml", "{}\n")
+        archive.writestr("mine/instructions.md", "Be brief.\n")
+    body = {"zip": base64.b64encode(packed.getvalue()).decode(), "label": "zip"}
+    made = editor.post("harnesses", people.project.pk, body=body)
+    assert made.status_code == 201, made.content
+    assert made.json()["files"]["instructions.md"].strip() == "Be brief."
+    problem_in(editor.post("harnesses", people.project.pk, body={"label": "none"}), 400)
