@@ -27,7 +27,7 @@ DEMO_FLAGS := $(if $(EXIT),--exit) $(if $(FULL),--full) $(if $(PORT),--port $(PO
 JOBS ?= 2
 PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-.PHONY: audit sbom screenshots help demo up install install-dev tools test test-all lint format types contracts bench kills bench-rivals bench-trl example try-public-envs lock clean distclean
+.PHONY: audit sbom screenshots help demo up install install-dev tools test test-all fuzz-api lint format types contracts bench kills bench-rivals bench-trl example try-public-envs lock clean distclean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,9 @@ test: $(DEV_STAMP) tools ## run the tests, those that failed once more alone (AR
 
 test-all: $(DEV_STAMP) tools ## run the slow tests as well
 	@$(PYTEST) -m ""
+
+fuzz-api: $(DEV_STAMP) ## send requests made from the document of the API (CASES=20000)
+	@API_CASES=$(or $(CASES),20000) $(PY) -m pytest tests/api/test_cases.py -m slow -s $(ARGS)
 
 lint: $(DEV_STAMP) contracts ## style of code and templates
 	@$(PY) -m ruff check .

@@ -96,6 +96,7 @@ def send_cases(people: People, n_each: int) -> Sent:
             send()
         except (Exception, ExceptionGroup) as found:  # all operations are told, not the first
             sent.wrong.append(f"{operation.method} {operation.path}: {_in_short(found)}")
+            print(f"wrong: {sent.wrong[-1]}", flush=True)  # long before the end of a night
     return sent
 
 
@@ -150,8 +151,8 @@ def test_some_cases_of_every_operation(people: People) -> None:
 
 @pytest.mark.slow
 def test_many_cases(people: People) -> None:
-    """SWITCHBACK_API_CASES: how many in all; 2,000 unless told, every night 20,000."""
-    wanted = int(os.environ.get("SWITCHBACK_API_CASES", "2000"))
+    """API_CASES: how many in all; 2,000 unless told, every night 20,000."""
+    wanted = int(os.environ.get("API_CASES", "2000"))
     n_operations = sum(len(methods) for methods in document()["paths"].values())
     sent = send_cases(people, -(-wanted // n_operations))
     print(dict(sent.statuses))
