@@ -30,7 +30,6 @@ from orchestrator.invariants.rollouts import EventRow, RolloutRow, Told, Verdict
 from orchestrator.invariants.webhooks import DeliveryRow
 from orchestrator.jobs.clock import read_now
 from orchestrator.jobs.models import Job
-from orchestrator.keeping.retention.kinds import REMOVED
 from orchestrator.runs.models import (
     ENDED_RUN_STATES,
     OPEN_ROLLOUT_STATES,
@@ -43,6 +42,8 @@ from orchestrator.webhooks.models import Delivery
 from training.models import ENDED_TRAINING_STATES, TrainingJob
 
 _CHUNK = 2000
+_REMOVED = "trace.removed"
+"""What a rule of retention leaves of a log."""
 _OPEN_REGRADES = (RegradeState.QUEUED, RegradeState.RUNNING)
 
 
@@ -79,7 +80,7 @@ def rollouts_with_logs() -> Iterator[tuple[RolloutRow, Told, list[VerdictRow]]]:
     told = _by_first(
         _rows(
             Event.objects.filter(
-                kind__in=("rollout.started", "rollout.ended", "verdict", REMOVED),
+                kind__in=("rollout.started", "rollout.ended", "verdict", _REMOVED),
                 stream__kind="rollout",
             ).order_by("stream_id", "seq"),
             *EventRow._fields,
@@ -103,7 +104,7 @@ def rollouts_with_logs() -> Iterator[tuple[RolloutRow, Told, list[VerdictRow]]]:
             Told(
                 last_seq=last_seq,
                 started=sum(event.kind == "rollout.started" for event in events),
-                is_removed=any(event.kind == REMOVED for event in events),
+                is_removed=any(event.kind == _REMOVED for event in events),
                 ended=[event for event in events if event.kind == "rollout.ended"],
                 verdicts=[event for event in events if event.kind == "verdict"],
             ),

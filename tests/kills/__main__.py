@@ -45,6 +45,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.kills", description=__doc__)
     parser.add_argument("--stack", choices=("embedded", "scale"), default="embedded")
     parser.add_argument("--moments", type=int, default=40)
+    parser.add_argument("--minutes", type=float, default=120, help="no moment begins after them")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="words in names of faults, with commas between")
     parser.add_argument("--activities", default="", help="names of activities, with commas between")
@@ -105,7 +106,9 @@ def _struck(
         activities.all = {name: activities.all[name] for name in chosen}
     matrix = Matrix(Scene(product, world, draw), activities, say)
     only = tuple(word for word in options.only.split(",") if word)
-    moments = matrix.run(options.moments, faults_on(options.stack, only))
+    moments = matrix.run(
+        options.moments, faults_on(options.stack, only), limit_s=60 * options.minutes
+    )
     world.ingest.finish()
     at_rest = matrix.rest()
     if world.ingest.failure:

@@ -55,7 +55,7 @@ class Activities:
             "certify": lambda: self.search("certify"),
             "gate": self.gate,
             "train-sampling": lambda: self.train("sampling"),
-            "train-update": lambda: self.train("backward", "step"),
+            "train-update": lambda: self.train("loading", "rows", "backward", "step"),
             "train-evaluating": lambda: self.train("evaluating"),
             "checkpoint": lambda: self.train("saving", "publishing"),
             "climb-transition": self.climb,

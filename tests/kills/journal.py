@@ -105,9 +105,16 @@ class Journal:
         self.ended |= now
 
     def check_heard(self) -> Iterator[Finding]:
-        """When all is at rest: what is marked as delivered was heard."""
+        """When all is at rest: each end was told, and what is marked as delivered was heard."""
+        from orchestrator.runs.models import ENDED_RUN_STATES, Run
         from orchestrator.webhooks.models import Delivery, DeliveryState
 
+        ended = Run.objects.filter(state__in=ENDED_RUN_STATES).exclude(
+            rollouts__outside__isnull=False
+        )
+        n_ended, n_told = ended.count(), Delivery.objects.filter(topic="run.ended").count()
+        if n_ended != n_told:
+            yield Finding("acknowledged", "webhooks", f"{n_ended} runs ended, {n_told} were told")
         for pk, message_id, state in Delivery.objects.values_list("pk", "message_id", "state"):
             times = self.heard.get(f"msg_{message_id.hex}", 0)
             if state == DeliveryState.DELIVERED and not times:

@@ -55,17 +55,22 @@ class Matrix:
     activities: Activities
     say: Callable[[Moment], None]
 
-    def run(self, moments: int, faults: list[Fault]) -> list[Moment]:
+    def run(self, moments: int, faults: list[Fault], *, limit_s: float) -> list[Moment]:
+        """So many moments in which something was hit; fewer if time is up, or on an interrupt."""
         began_s = time.monotonic()
         done: list[Moment] = []
         counted = 0
         for number, (activity, fault) in enumerate(self._plan(faults), start=1):
             moment = Moment(number, activity, fault.name, at_s=time.monotonic() - began_s)
-            self._strike(moment, fault)
+            try:
+                self._strike(moment, fault)
+            except KeyboardInterrupt:
+                return done
             self.say(moment)
             done.append(moment)
             counted += moment.counts
-            if counted >= moments or len(done) >= 2 * moments:
+            is_late = time.monotonic() - began_s > limit_s
+            if counted >= moments or len(done) >= 2 * moments or is_late:
                 return done
         return done
 

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from orchestrator.jobs.execution import run_attempt
 from orchestrator.jobs.models import Job
-from orchestrator.trainings import keeper
+from orchestrator.trainings.scheduling import schedule
 from tests.base import People
 from tests.doubles.trainer import write_interpreter
 from tests.runs.conftest import MakeModel
@@ -35,14 +35,14 @@ def test_the_device_goes_to_the_next_job_with_the_end_of_the_one_before(
     made = parts(people.project, base_url=fault_url, model_url=make_model(lambda asked: FINISH).url)
     first, second = (start(people, made, interpreter=write_interpreter(data)) for _ in range(2))
     assert first.job_id is not None
-    schedule, kills = keeper.schedule, iter([True])
+    kills = iter([True])
 
     def dies_once() -> list[TrainingJob]:
         if next(kills, False):
             raise Killed
         return schedule()
 
-    monkeypatch.setattr(keeper, "schedule", dies_once)
+    monkeypatch.setattr("orchestrator.trainings.keeper.schedule", dies_once)
     with pytest.raises(Killed):
         run_attempt(first.job_id)
     Job.objects.filter(pk=first.job_id).update(lease_until=timezone.now() - timedelta(seconds=1))
