@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import structlog
 from django.conf import settings
@@ -144,7 +145,7 @@ def fetch_again(path: str | Path) -> bool:
     return True
 
 
-def _remote(path: str | Path) -> list[dict[str, object]]:
+def _remote(path: str | Path) -> list[dict[str, Any]]:
     """The files of a shared folder at or below `path`, their paths relative to it."""
     key = key_of(path)
     if key is None or not is_shared():
@@ -167,7 +168,7 @@ def _remote(path: str | Path) -> list[dict[str, object]]:
 
 
 @lru_cache(maxsize=64)
-def _files(blobs: BlobStore, tree: str) -> list[dict[str, object]]:
+def _files(blobs: BlobStore, tree: str) -> list[dict[str, Any]]:
     """A list never changes."""
     return files_of(blobs, tree)
 

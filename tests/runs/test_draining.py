@@ -12,8 +12,8 @@ from orchestrator.jobs import execution
 from orchestrator.jobs.models import Job, JobState
 from orchestrator.jobs.services import enqueue
 from orchestrator.runs.models import RolloutState, RunState
+from tests.base import People
 from tests.doubles.model_server import Asked
-from tests.people import People
 from tests.runs.conftest import MakeModel
 from tests.runs.drive import (
     FINISH,
