@@ -42,17 +42,34 @@ def run(stack: str = "embedded") -> Iterator[Figure]:
         with ExitStack() as exits:
             exits.enter_context(_sweeping())
             for workers in (1, 2):
-                exits.callback(_end, _started(workers))
-                _measured(engine, workers)  # to warm up
-                rates[workers] = _measured(engine, RUNS)
+                process = _started(workers)
+                exits.callback(_end, process)
+                _await_worker(engine, process)
+                rates[workers] = _measured(engine, RUNS, workers=workers)
     name = f"durability.{stack}.second_worker"
     for workers, rate_hz in rates.items():
         yield Figure(f"{name}.rollouts_per_s_{workers}", rate_hz, None)
     yield Figure(f"{name}.ratio", rates[2] / rates[1], RATIO_BAR, is_floor=True)
 
 
-def _measured(engine: Any, runs: int) -> float:
-    """Rollouts a second of `runs` runs that are queued at once."""
+def _await_worker(engine: Any, process: subprocess.Popen[bytes]) -> None:
+    """Runs, which also warm up, until it has taken one."""
+    from orchestrator.jobs.models import Job
+
+    taken = Job.objects.filter(worker__endswith=f":{process.pid}")
+    while not taken.exists():
+        if process.poll() is not None:
+            raise RuntimeError("a worker did not start")
+        _measured(engine, 2)
+
+
+def _measured(engine: Any, runs: int, *, workers: int = 0) -> float:
+    """Rollouts a second of `runs` runs that are queued at once.
+
+    Raises RuntimeError unless `workers` workers had a share in them.
+    """
+    from django.db.models import Max, Min
+
     from orchestrator.runs.models import Run
 
     started = [engine.started(ROLLOUTS, STEPS, CONCURRENCY) for _ in range(runs)]
@@ -65,8 +82,11 @@ def _measured(engine: Any, runs: int) -> float:
     for each in rows:
         if each.rollouts.exclude(state="scored").exists():
             raise RuntimeError(f"a run has rollouts without a score: {each.error}")
-    begin = min(each.started_at for each in rows)
-    return float(runs * ROLLOUTS / (max(each.ended_at for each in rows) - begin).total_seconds())
+    took_part = set(rows.values_list("job__worker", flat=True))
+    if workers and len(took_part) != workers:
+        raise RuntimeError(f"{took_part} did the runs, and {workers} workers were there")
+    times = rows.aggregate(begin=Min("started_at"), end=Max("ended_at"))
+    return float(runs * ROLLOUTS / (times["end"] - times["begin"]).total_seconds())
 
 
 def _started(number: int) -> subprocess.Popen[bytes]:
@@ -103,7 +123,7 @@ def main(number: str) -> None:
     from orchestrator.celery import app
     from orchestrator.runs import engine
 
-    engine.conversation_for = lambda *_: _Scripted(json.dumps(ACTIONS["plain"]))  # type: ignore[assignment,return-value]
+    engine.conversation_for = lambda *_: _Scripted(json.dumps(ACTIONS["plain"]))
     app.worker_main(
         [
             *("worker", "-P", "threads", "-c", "1", "-Q", "default,rollouts"),

@@ -1,11 +1,13 @@
-"""The environments of `rollouts`: `python -m benchmarks.rollouts_server plain|tools PORT SLOTS`.
+"""The environments of `rollouts`: `python -m benchmarks.rollouts_server KIND PORT SLOTS`.
 
 `plain` echoes a message, as the scaffold of `openenv init` does (some 0.2 ms of processor time a
-step); `tools` does the same as an MCP tool (some 2 ms). An episode ends with the message `end`.
+step); `tools` does the same as an MCP tool (some 2 ms); `slow` is `plain` with steps that take 200
+ms and no processor. An episode ends with the message `end`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 
 # gradio would make the start three times slower and is not used.
@@ -27,6 +29,7 @@ from openenv.core.env_server import (  # noqa: E402
 )
 
 END = "end"
+SLOW_STEP_S = 0.2
 
 
 class Message(Action):  # type: ignore[misc]
@@ -63,6 +66,12 @@ class PlainEnvironment(Environment):  # type: ignore[misc]
         return self._state
 
 
+class SlowEnvironment(PlainEnvironment):
+    async def step_async(self, action: Message, timeout_s: float | None = None, **_: Any) -> Echo:
+        await asyncio.sleep(SLOW_STEP_S)
+        return self.step(action)
+
+
 class ToolsEnvironment(MCPEnvironment):  # type: ignore[misc]
     SUPPORTS_CONCURRENT_SESSIONS = True
 
@@ -92,10 +101,9 @@ class ToolsEnvironment(MCPEnvironment):  # type: ignore[misc]
 
 
 def main(kind: str, port: int, slots: int) -> None:
-    if kind == "plain":
-        app = create_app(
-            PlainEnvironment, Message, Echo, env_name="plain", max_concurrent_envs=slots
-        )
+    if kind in ("plain", "slow"):
+        chosen = SlowEnvironment if kind == "slow" else PlainEnvironment
+        app = create_app(chosen, Message, Echo, env_name=kind, max_concurrent_envs=slots)
     else:
         app = create_app(
             ToolsEnvironment,
