@@ -239,7 +239,7 @@ REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_THROTTLE_CLASSES": ["orchestrator.api.limits.PerCaller"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "orchestrator.api.permissions.JsonOrElse",
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["orchestrator.api.parsing.StorableJson"],
     "DEFAULT_SCHEMA_CLASS": "orchestrator.api.schema.Schema",
     "EXCEPTION_HANDLER": "orchestrator.api.problems.problem",
 }

@@ -39,6 +39,11 @@ class Endpoint(APIView):
     area: ClassVar[str] = ""
     """Whose scope a token needs: see `orchestrator.projects.scopes`."""
 
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        if "%00" in request.META.get("QUERY_STRING", ""):
+            raise ValidationError({"query": ["holds a NUL character, which no text here has"]})
+
 
 def operation(
     answer: Any,
