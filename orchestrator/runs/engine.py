@@ -33,6 +33,7 @@ from orchestrator.environments.serving import data_folder, server_spec
 from orchestrator.events.services import LeaseLost, NewEvent
 from orchestrator.jobs.errors import Cancelled, Stopped
 from orchestrator.jobs.registry import JobContext
+from orchestrator.jobs.threads import in_thread
 from orchestrator.judging.purses import purse_of_run
 from orchestrator.judging.services import grading_services
 from orchestrator.runs import queries
@@ -99,7 +100,7 @@ async def _run_all(prepared: Prepared, gate: Gate, ctx: JobContext) -> None:
     models = {plan.model.pk: plan.model for plan in prepared.plans}
     remarks = prepared.remarks
     announce = RunAnnounce(prepared.run, ctx)
-    purse = await asyncio.to_thread(purse_of, prepared.run)
+    purse = await in_thread(purse_of, prepared.run)
 
     async with (
         Recorder(ctx.fence) as recorder,
@@ -166,7 +167,7 @@ async def _services_for(prepared: Prepared) -> AsyncIterator[Services | None]:
     if not any(needs_services(plan.rubric) for plan in prepared.plans):
         yield None
         return
-    purse = await asyncio.to_thread(purse_of_run, prepared.run.pk)
+    purse = await in_thread(purse_of_run, prepared.run.pk)
     async with grading_services(prepared.run.project_id, purse=purse) as services:
         yield services
 

@@ -245,10 +245,10 @@ class Services:
         psutil.wait_procs(tree, timeout=10)
 
     def restart_database(self) -> None:
-        for _ in range(5):
+        for _ in range(60):
             try:
                 self.database.ensure_postgres_running()
-            except (subprocess.SubprocessError, OSError):
+            except (subprocess.SubprocessError, OSError, AssertionError):
                 time.sleep(1)  # noqa: TID251 # its own recovery may take longer than it waits
             else:
                 return
