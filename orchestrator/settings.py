@@ -8,6 +8,7 @@ Application code never asks which one runs. What is missing is named by `orchest
 from __future__ import annotations
 
 import os
+import socket
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -321,11 +322,19 @@ DRAIN_S = env_int("SWITCHBACK_DRAIN_S", default=30 if STACK == "scale" else 5)
 # Jobs that one worker process runs at a time; each is a thread that waits most of the time.
 WORKER_SLOTS = env_int("SWITCHBACK_WORKER_SLOTS", default=4)
 # One training job each: `cpu`, `cuda:0`, or with its memory in MB `cuda:0=80000`.
+# Of several hosts `gpu1/cuda:0`: the same list on all of them.
 TRAINING_DEVICES = env_list("SWITCHBACK_TRAINING_DEVICES", default=["cpu"])
-GPU_SLOTS = env_int("SWITCHBACK_GPU_SLOTS", default=len(TRAINING_DEVICES))
+HOST = os.environ.get("SWITCHBACK_HOST") or socket.gethostname()
+_DEVICE_HOSTS = [entry.rpartition("/")[0] for entry in TRAINING_DEVICES]
+GPU_SLOTS = env_int(
+    "SWITCHBACK_GPU_SLOTS", default=max(1, sum(host in ("", HOST) for host in _DEVICE_HOSTS))
+)
 # After how long an environment server that nobody uses is stopped.
 SERVER_IDLE_S = env_seconds("SWITCHBACK_SERVER_IDLE_S", default=300)
+# A training on the device of a named host is for that host's workers alone.
 JOB_QUEUES = ["default", "rollouts", "gpu"]
+JOB_QUEUES += sorted({f"gpu-{host}" for host in _DEVICE_HOSTS if host})
+GPU_QUEUES = f"gpu,gpu-{HOST}" if HOST in _DEVICE_HOSTS else "gpu"
 
 CELERY_BROKER_URL = "filesystem://"
 CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = {

@@ -20,7 +20,8 @@ ahead of whoever has had one for a minute."""
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One slot. `name` is torch's: `cpu`, `cuda:0`."""
+    """One slot. `name` is torch's, after that of the host if there are several: `cpu`, `cuda:0`,
+    `gpu1/cuda:0`."""
 
     name: str
     memory_mb: float | None = None
@@ -29,7 +30,7 @@ class Device:
     @property
     def kind(self) -> str:
         """`cpu` or `cuda`."""
-        return self.name.partition(":")[0]
+        return self.name.rpartition("/")[2].partition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from orchestrator.jobs import services as jobs
-from orchestrator.trainings.devices import devices
+from orchestrator.trainings.devices import devices, queue_of
 from orchestrator.trainings.origins import is_waiting
 from training.models import TrainingJob, TrainingQuota, TrainingState
 from training.scheduling import Plan, Quota, Running, Waiting, plan
@@ -40,7 +40,7 @@ def schedule() -> list[TrainingJob]:
                 continue
             job = TrainingJob.objects.get(pk=pk)
             job.job = jobs.enqueue(
-                kind="training.execute", queue="gpu", spec={"training_job_id": pk}
+                kind="training.execute", queue=queue_of(device), spec={"training_job_id": pk}
             )
             job.save(update_fields=["job"])
             given.append(job)

@@ -141,7 +141,7 @@ def child_specs(listener_fd: int, first_page: FirstPage) -> list[ChildSpec]:
         ),
         ChildSpec(
             "gpu",
-            worker_command("gpu", slots=settings.GPU_SLOTS),
+            worker_command(settings.GPU_QUEUES, slots=settings.GPU_SLOTS),
             is_wanted=first_page.may_others_start,
         ),
     ]
