@@ -29,7 +29,7 @@ from orchestrator.jobs.models import Job, JobState
 from orchestrator.jobs.registry import JobContext, job_handler
 from orchestrator.judging.services import grading_services
 from orchestrator.runs.models import Rollout, VerdictRecord
-from orchestrator.runs.transcripts import transcripts_of
+from orchestrator.runs.transcripts import transcripts_of, without_trace
 from rubrics.aggregate import aggregate
 from rubrics.codec import from_json
 from rubrics.grade import grade, grade_async
@@ -130,6 +130,7 @@ class _Grader:
             for row in rows:
                 stored.setdefault(row["rollout_id"], []).append(kept.verdict_of(row))
         transcripts = transcripts_of(rollouts)
+        gone = without_trace(rollouts)
         return [
             _Past(
                 rollout.pk,
@@ -139,7 +140,7 @@ class _Grader:
                     self._still_hold(rollout),
                     with_errors=self.keep == "all",
                 ),
-                why_not_graded(rollout),
+                why_not_graded(rollout, is_gone=rollout.pk in gone),
             )
             for rollout in rollouts
         ]

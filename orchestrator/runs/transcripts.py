@@ -15,6 +15,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from django.db.models import Exists, OuterRef, QuerySet
+
 from orchestrator.events.models import Event
 from orchestrator.runs.acting import expected_in
 from orchestrator.runs.models import Rollout
@@ -24,8 +26,23 @@ FINAL_STATE = "final_state"
 """Event kind: what the environment reported of its end, {"components", "state"}."""
 OUTSIDE = "outside"
 """Event kind: an event that came from outside; `said` is its content as a judge reads it."""
+TRACE_REMOVED = "trace.removed"
+"""Event kind: the only one of a rollout whose trace a rule of retention has let go."""
 _READ_KINDS = ("rollout.restarted", "action", "observation", FINAL_STATE, OUTSIDE)
 _ROLLOUTS_AT_ONCE = 200
+
+
+def without_trace(rollouts: Iterable[Rollout]) -> set[int]:
+    """Keys of those that cannot be graded or learnt from any more, whatever their score."""
+    streams = {rollout.stream_id: rollout.pk for rollout in rollouts}
+    found = Event.objects.filter(stream_id__in=list(streams), seq=1, kind=TRACE_REMOVED)
+    return {streams[stream_id] for stream_id in found.values_list("stream_id", flat=True)}
+
+
+def with_trace(rollouts: QuerySet[Rollout]) -> QuerySet[Rollout]:
+    """Without those whose trace is gone."""
+    gone = Event.objects.filter(stream=OuterRef("stream"), seq=1, kind=TRACE_REMOVED)
+    return rollouts.filter(~Exists(gone))
 
 
 def transcript_of(rollout: Rollout) -> Transcript:

@@ -304,6 +304,15 @@ def _waiting(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
     return Card(seq, "waiting", at, "Waits for a session", "waits", waited, payload)
 
 
+def _removed(seq: int, payload: Mapping[str, Any], at: datetime) -> Card:
+    events, days = _int(payload.get("events")) or 0, _int(payload.get("rule_days")) or 0
+    text = (
+        f"{events:,} events went by the project's rule of retention, {days} days after the end. "
+        "Score, verdicts and costs stay."
+    )
+    return Card(seq, "removed", at, "Trace removed", "trace removed", "", {"text": text})
+
+
 FILES_SHOWN = 40
 
 
@@ -349,6 +358,7 @@ _MAKERS: dict[str, Maker] = {
     "rollout.ended": _ended,
     "rollout.judging": _ended,
     "rollout.restarted": _restarted,
+    "trace.removed": _removed,
 }
 
 

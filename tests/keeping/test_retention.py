@@ -15,6 +15,7 @@ from orchestrator.climbs.models import Rung
 from orchestrator.events.models import Event, Stream
 from orchestrator.gates.models import Gate, GateRun
 from orchestrator.grading.models import GoldenCase
+from orchestrator.grading.past import why_not_graded
 from orchestrator.jobs.execution import run_attempt
 from orchestrator.judging.models import JudgeCall
 from orchestrator.keeping.errors import KeepingRefused
@@ -24,6 +25,8 @@ from orchestrator.keeping.retention.looking import look
 from orchestrator.projects.models import AuditEntry, Project
 from orchestrator.review.models import Annotation, Correction, ReviewItem
 from orchestrator.runs.models import Rollout, Run, TokenRow, VerdictRecord
+from orchestrator.runs.transcripts import with_trace, without_trace
+from orchestrator.web.trace import build_trace
 from tests.base import People
 from tests.keeping.filled import Filler
 from training.models import Checkpoint, TrainingRun
@@ -95,6 +98,12 @@ def test_a_trace_goes_and_its_score_stays(people: People, old: Rollout) -> None:
     old.refresh_from_db()
     old.stream.refresh_from_db()
     assert (old.state, old.score, old.stream.last_seq) == ("scored", 0.5, 1)
+    # What is gone is not taken for an episode in which nothing happened.
+    assert without_trace([old]) == {old.pk}
+    assert not with_trace(Rollout.everything.filter(pk=old.pk)).exists()
+    assert why_not_graded(old, is_gone=True).startswith("Its trace has gone")
+    (card,) = build_trace(Event.objects.filter(stream=old.stream))[-1].cards
+    assert (card.title, card.payload["text"][:13]) == ("Trace removed", "3 events went")
     assert old.verdicts.count() == 1
     assert not old.token_rows.exists()
     assert looked(people)["traces"]["due"] == 0

@@ -88,7 +88,7 @@ def test_what_is_marked_is_kept_and_let_go(people: People, admin: Client) -> Non
     )
     editor = Client()
     editor.force_login(people.editor)
-    assert "1 things are marked" in editor.get(url(people, "retention")).content.decode()
+    assert "1 thing marked" in editor.get(url(people, "retention")).content.decode()
     editor.post(url(people, "retention_keep"))
     assert RetentionMark.objects.get().kept_by == people.editor
     assert editor.post(url(people, "retention_let_go")).status_code == 403

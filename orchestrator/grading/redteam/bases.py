@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.environments.models import Split
 from orchestrator.grading.models import GoldenCase
 from orchestrator.runs.models import Rollout, RolloutState
-from orchestrator.runs.transcripts import transcripts_of
+from orchestrator.runs.transcripts import transcripts_of, with_trace
 from rubrics.models import Rubric
 from rubrics.transcript_codec import from_json, to_json
 from rubrics.types import Step, Transcript
@@ -51,6 +51,7 @@ def _from_rollouts(rubric: Rubric, n: int) -> list[Base]:
         .exclude(task__split=Split.TEST)
         .order_by("-id")
     )
+    found = with_trace(found)
     own = list(found.filter(run__rubric_version__rubric=rubric).values_list("pk", "score", "task"))
     rows = own[:LOOKED_AT] or list(found.values_list("pk", "score", "task")[:LOOKED_AT])
     if not rows:

@@ -19,7 +19,7 @@ from orchestrator.jobs.models import Job, JobState
 from orchestrator.jobs.registry import JobContext, job_handler
 from orchestrator.projects.secrets import SecretUnreadable
 from orchestrator.runs.models import Rollout, RolloutState
-from orchestrator.runs.transcripts import transcripts_of
+from orchestrator.runs.transcripts import transcripts_of, with_trace
 
 N_TASKS = 3
 MAX_TOKENS = 3000
@@ -92,11 +92,13 @@ def _material(asked: RubricSuggestion, existing: list[str]) -> Material:
     assert version is not None, "checked by the caller"
     tasks = Task.objects.filter(version=version, split="train").order_by("key")
     rollouts = list(
-        Rollout.objects.filter(
-            run__environment_version__environment=version.environment,
-            run__project_id=asked.rubric.project_id,
-            task__split="train",
-            state=RolloutState.SCORED,
+        with_trace(
+            Rollout.objects.filter(
+                run__environment_version__environment=version.environment,
+                run__project_id=asked.rubric.project_id,
+                task__split="train",
+                state=RolloutState.SCORED,
+            )
         )
         .select_related("task", "run")
         .order_by("-id")[: asked.n_traces]

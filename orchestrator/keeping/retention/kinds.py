@@ -31,9 +31,6 @@ from orchestrator.trainings.folders import adapter_folder
 from orchestrator.webhooks.models import Delivery, DeliveryState
 from training.models import Checkpoint
 
-REMOVED = "trace.removed"
-"""The one event that stays of a log whose trace has gone: {rule_days, events}."""
-
 
 class Kind(Protocol):
     def due(self, rule: RetentionRule, before: datetime) -> QuerySet[Any]:
@@ -56,7 +53,10 @@ class Kind(Protocol):
 
 
 class Traces:
-    """Events, sampled tokens and outside spans of rollouts. Scores and verdicts stay."""
+    """Events, sampled tokens and outside spans of rollouts. Scores and verdicts stay.
+
+    One event stays of the log, `trace.removed`: its sequence has no gap, and readers are told.
+    """
 
     def due(self, rule: RetentionRule, before: datetime) -> QuerySet[Any]:
         found = Rollout.everything.filter(
@@ -89,8 +89,8 @@ class Traces:
                 events._raw_delete(events.db)
                 stream.last_seq = 0
                 stream.save(update_fields=["last_seq"])
-                told = {"rule_days": rule.days, "events": count}
-                append(stream_id=stream.pk, items=[NewEvent(REMOVED, told)])
+                told = NewEvent("trace.removed", {"rule_days": rule.days, "events": count})
+                append(stream_id=stream.pk, items=[told])
 
 
 class Runs:
