@@ -62,6 +62,9 @@ MODEL_SECONDS = _histogram(
 )
 
 INGESTED = _counter("ingested_events", "Events from outside.", "outcome")
+INGEST_TURNED_AWAY = _counter(
+    "ingest_turned_away", "Requests with events that were told to come again later."
+)
 WEBHOOK_ATTEMPTS = _counter("webhook_attempts", "Attempts to deliver a message.", "outcome")
 
 SWEPT_AT = _gauge("sweep_last_timestamp_seconds", "When this process last swept; 0: never.")

@@ -16,6 +16,7 @@ from django.conf import settings
 from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 
+from orchestrator import measures
 from orchestrator.events.indexing import waiting
 
 RETRY_S, INDEX_RETRY_S = 1, 5
@@ -28,6 +29,7 @@ class Busy(APIException):
 
     def __init__(self, detail: str, wait_s: int) -> None:
         super().__init__(detail)
+        measures.INGEST_TURNED_AWAY.inc()
         self.wait = wait_s
         """Seconds; told as `Retry-After`."""
 

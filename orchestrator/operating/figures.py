@@ -14,6 +14,7 @@ from django.db.models import Case, CharField, Count, Max, Min, Q, Value, When
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from orchestrator.climbs.models import Climb
+from orchestrator.events.indexing import waiting
 from orchestrator.events.models import Event
 from orchestrator.jobs.clock import instant, read_now
 from orchestrator.jobs.models import Job, JobState
@@ -47,6 +48,9 @@ def figures() -> Iterator[Metric]:
     for state, n in found.items():
         hooks.add_metric([state], n)
     yield hooks
+    yield GaugeMetricFamily(
+        "switchback_index_backlog", "Events that wait for the full-text index.", value=waiting()
+    )
     yield CounterMetricFamily(
         "switchback_events",
         "Events in the log; what was rolled back leaves gaps.",

@@ -17,6 +17,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
+from orchestrator import measures
 from orchestrator.events import indexing
 from orchestrator.events.models import Stream
 from orchestrator.events.services import NewEvent, append_many
@@ -99,6 +100,9 @@ def ingest(
     if refused:
         _keep(refused)
     outcome.rejected = sorted((item for _, item, _ in refused), key=lambda item: item.index)
+    measures.INGESTED.labels("accepted").inc(outcome.accepted)
+    measures.INGESTED.labels("duplicate").inc(outcome.duplicate)
+    measures.INGESTED.labels("refused").inc(len(refused))
     return outcome
 
 

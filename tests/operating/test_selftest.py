@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator import measures
 from orchestrator.api import traces
 from orchestrator.traces.models import OutsideEvent, RefusedItem
 from orchestrator.traces.queries import events_told
@@ -22,11 +23,19 @@ def shell(people: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sh
     return make_shell(people, tmp_path, monkeypatch)
 
 
+def counted(outcome: str) -> float:
+    name, labels = "switchback_ingested_events_total", {"outcome": outcome}
+    return measures.REGISTRY.get_sample_value(name, labels) or 0.0
+
+
 def test_one_event_of_each_kind_arrives_once(
     shell: Shell, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    before = {name: counted(name) for name in ("accepted", "duplicate", "refused")}
     assert shell.run("selftest") == 0
 
+    found = {name: counted(name) - n for name, n in before.items()}
+    assert found == {"accepted": len(KINDS), "duplicate": len(KINDS), "refused": 1}
     told = capsys.readouterr().err
     assert "FAIL" not in told and "See it at" in told
     assert all(f"{kind} stored as sent" in told for kind in KINDS)
