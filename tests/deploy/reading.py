@@ -66,7 +66,7 @@ def assert_runs(command: Sequence[str]) -> None:
         if words[2] == "celery":
             assert importlib.util.find_spec(words[words.index("-A") + 1]) is not None, words
             assert _queues(words) <= {"default", "rollouts", "gpu"}, words
-        if words[2] == "uvicorn":
+        if words[2] == "orchestrator.web_process":
             # Read, not imported: importing it begins a web process.
             module, _, name = words[3].partition(":")
             source = (ROOT / module.replace(".", "/")).with_suffix(".py").read_text()
