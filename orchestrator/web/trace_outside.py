@@ -14,6 +14,8 @@ from orchestrator.web.trace import Card, Segment
 ROLES = {
     "user": "user",
     "turn": "agent",
+    "agent": "agent",
+    "retrieval": "env",
     "model_call": "agent",
     "tool_call": "env",
     "observation": "env",
