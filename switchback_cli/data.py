@@ -12,6 +12,7 @@ from rich.console import Console
 
 from switchback_cli.account import Kept, project_id, server_of
 from switchback_cli.errors import CommandFailed, Ended
+from switchback_cli.follow import until_end
 from switchback_cli.options import Options, connect
 from switchback_cli.speech import say
 
@@ -22,16 +23,26 @@ LINES = (".jsonl", ".ndjson", ".txt", "")
 
 def export(
     context: typer.Context,
-    kind: Annotated[str, typer.Argument(help="run: its rollouts; rollout: its trace.")],
+    kind: Annotated[
+        str, typer.Argument(help="run: its rollouts; rollout: its trace; project: all of it.")
+    ],
     number: Annotated[int, typer.Argument(help="Its id.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File; else stdout.")
     ] = None,
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="Of a project: the files of its trainings too.")
+    ] = False,
 ) -> None:
-    """Writes the rollouts of a run with their verdicts, or the trace of one, as JSON lines."""
+    """Writes the rollouts of a run with their verdicts, or the trace of one, as JSON lines; or a
+    whole project as a zip file, for which the token is that of an admin.
+    """
+    if kind == "project":
+        _export_project(context, number, output, checkpoints)
+        return
     names = {"run": "runs/{}/rollouts.jsonl", "rollout": "rollouts/{}/trace.jsonl"}
     if kind not in names:
-        raise CommandFailed(f"Exports a run or a rollout, not {kind!r}.")
+        raise CommandFailed(f"Exports a run, a rollout or a project, not {kind!r}.")
     at = connect(context)
     project = project_id(at.server, at.project)
     text = at.server.text(f"projects/{project}/{names[kind].format(number)}")
@@ -40,6 +51,29 @@ def export(
     else:
         output.write_text(text, encoding="utf-8")
         say(at.console, f"{output}: {text.count(chr(10))} lines")
+
+
+def _export_project(
+    context: typer.Context, number: int, output: Path | None, checkpoints: bool
+) -> None:
+    if output is None:
+        raise CommandFailed("A project is a zip file: say where by --output words.zip.")
+    if output.exists():
+        raise CommandFailed(f"{output} exists; name another file.")
+    at = connect(context)
+    asked = at.server.post(f"projects/{number}/exports", {"with_checkpoints": checkpoints})
+    ended = until_end(
+        at.server,
+        asked["url"],
+        lambda told: (told["done"], max(told["total"], told["done"]), told["doing"]),
+        at.console,
+    )
+    if not ended["file_url"]:
+        raise CommandFailed(f"The export {ended['state']}: {ended['error'] or 'no file'}.")
+    size = at.server.save(ended["file_url"], output)
+    say(at.console, f"{output}: {ended['done']:,} rows, {size:,} bytes")
+    for name in ended["summary"].get("endpoints_without_key", ()):
+        say(at.console, f"without the key of the endpoint {name!r}")
 
 
 def import_(

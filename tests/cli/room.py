@@ -41,7 +41,9 @@ class InProcess(httpx.BaseTransport):
             headers=headers,
         )
         return httpx.Response(
-            answer.status_code, headers=dict(answer.items()), content=answer.getvalue()
+            answer.status_code,
+            headers=dict(answer.items()),
+            content=b"".join(answer) if answer.streaming else answer.getvalue(),
         )
 
 
