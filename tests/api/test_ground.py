@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import tempfile
+from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +15,7 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.api.limits import Buckets
+from orchestrator.api.buckets import SLOTS, SharedBuckets
 from orchestrator.api.models import IdempotentRequest
 from orchestrator.api.paging import encoded
 from orchestrator.projects.models import ApiToken, Project, Role
@@ -186,25 +190,59 @@ def test_too_many_requests_are_told_when_to_go_on(people: People, settings: Any)
     assert other.get("me").status_code == 200
 
 
+def made(folder: Path) -> SharedBuckets:
+    return SharedBuckets(folder / "buckets")
+
+
 @given(st.lists(st.floats(0, 30), max_size=80), st.integers(1, 50))
 def test_no_minute_lets_more_through_than_twice_its_share(
     pauses: list[float], per_minute: int
 ) -> None:
-    buckets, now, taken = Buckets(), 1000.0, []
-    for pause in pauses:
-        now += pause
-        if buckets.take("somebody", per_minute, now) == 0.0:
-            taken.append(now)
+    now, taken = 1000.0, []
+    with tempfile.TemporaryDirectory() as folder, closing(made(Path(folder))) as buckets:
+        for pause in pauses:
+            now += pause
+            if buckets.take("somebody", per_minute, now) == 0.0:
+                taken.append(now)
     for start in taken:
         assert sum(start <= at < start + 60 for at in taken) <= 2 * per_minute
 
 
-def test_who_waits_as_long_as_told_goes_on() -> None:
-    buckets = Buckets()
-    assert buckets.take("somebody", 1, 0.0) == 0.0
-    wait_s = buckets.take("somebody", 1, 10.0)
-    assert wait_s == pytest.approx(50.0)
-    assert buckets.take("somebody", 1, 10.0 + wait_s + 1e-6) == 0.0
+def test_who_waits_as_long_as_told_goes_on(tmp_path: Path) -> None:
+    with closing(made(tmp_path)) as buckets:
+        assert buckets.take("somebody", 1, 1.0) == 0.0
+        wait_s = buckets.take("somebody", 1, 11.0)
+        assert wait_s == pytest.approx(50.0)
+        assert buckets.take("somebody", 1, 11.0 + wait_s + 1e-6) == 0.0
+
+
+def test_processes_take_from_the_same_bucket(tmp_path: Path) -> None:
+    with closing(made(tmp_path)) as one, closing(made(tmp_path)) as other:
+        assert one.take("somebody", 2, 1.0) == 0.0
+        assert other.take("somebody", 2, 1.0) == 0.0
+        assert one.take("somebody", 2, 1.0) > 0.0
+        assert other.take("somebody else", 2, 1.0) == 0.0
+
+
+def test_a_bucket_from_before_the_machine_started_is_full(tmp_path: Path) -> None:
+    with closing(made(tmp_path)) as buckets:
+        assert buckets.take("somebody", 1, 5_000.0) == 0.0
+        assert buckets.take("somebody", 1, 1.0) == 0.0
+        assert buckets.take("somebody", 1, 1.0) > 0.0
+
+
+def test_more_callers_than_there_is_room_for_are_let_through(tmp_path: Path) -> None:
+    with closing(made(tmp_path)) as buckets:
+        for number in range(2 * SLOTS):
+            assert buckets.take(f"caller {number}", 1, 1.0 + number) == 0.0
+        assert buckets.take(f"caller {number}", 1, 1.0 + number) > 0.0
+
+
+def test_a_lock_that_nobody_gives_back_stops_nobody(tmp_path: Path) -> None:
+    with closing(made(tmp_path)) as buckets, (tmp_path / "buckets").open("rb") as stopped:
+        fcntl.flock(stopped, fcntl.LOCK_EX)
+        assert buckets.take("somebody", 1, 1.0) == 0.0
+        assert buckets.take("somebody", 1, 1.0) > 0.0
 
 
 # --- problems and the document ----------------------------------------------------------------
