@@ -26,6 +26,8 @@ KINDS: Mapping[str, tuple[Any, Any]] = {
         [{"type": "text", "text": "calculator(2 + 2)"}],
         {"model": "selftest", "tokens_in": 12, "tokens_out": 7, "temperature": 0.0},
     ),
+    "agent": ({"name": "calculating"}, None),
+    "retrieval": ([{"type": "text", "text": "2 + 2 = 4"}], {"query": "sums", "documents": 1}),
     "tool_call": ({"name": "calculator", "arguments": {"expression": "2 + 2"}}, None),
     "observation": ("4 – naïve ☃ 𝔘𝔫𝔦𝔠𝔬𝔡𝔢", {"exact": 12345678901234567890, "ratio": 0.1}),
     "verdict": ("It is right.", {"criterion": "correct", "value": 1}),
