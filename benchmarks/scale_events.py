@@ -24,6 +24,7 @@ from benchmarks.figures import Figure, percentile
 from benchmarks.stack import Up, running
 
 TRACE_MS = 300.0
+START_S = 300.0
 N_WORDS = 20
 """Of an observation; 40 of them would need twice the disk."""
 _OF_THE_LONG_TRACE = "Long trace"
@@ -138,7 +139,7 @@ def _measured(repeats: int) -> Iterator[Figure]:
     usual = Rollout.objects.filter(run__project=newest).latest("pk")
     user = User.objects.filter(is_superuser=True)[0]
     cookie = cookie_of(user)
-    with running() as up:
+    with running(limit_s=START_S) as up:
         for figure in measured(up, cookie, newest.pk, repeats):
             yield Figure(f"scale_events.{figure.name}", figure.value, figure.bar)
         for name, rollout in (("long", long), ("usual", usual)):

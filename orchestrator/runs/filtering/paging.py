@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from django.db.models import F, Model, Q, QuerySet
+from django.db import connection
+from django.db.models import BooleanField, F, Func, Model, Q, QuerySet, Subquery
 
 M = TypeVar("M", bound=Model)
 
@@ -72,7 +73,10 @@ def page_of(
     in_order = [by_id] if key.place == "id" else [order, by_id]
     # Sorted by keys alone: a database that sorts whole rows carries every column of every match.
     ids = placed.order_by(*in_order).values("pk")[: limit + 1]
-    found = list(query.annotate(sorted_by=_expression(key)).filter(pk__in=ids).order_by(*in_order))
+    # And without the filter, which the keys have passed.
+    shown: Any = query.annotate(sorted_by=_expression(key))
+    shown.query.clear_where()
+    found = list(shown.filter(_among(ids)).order_by(*in_order))
     more, rows = len(found) > limit, found[:limit]
     if is_back:
         rows.reverse()
@@ -84,6 +88,25 @@ def page_of(
         rows,
         before=_written(rows[0], name) if has_before else "",
         after=_written(rows[-1], name) if has_after else "",
+    )
+
+
+class _Keys(Subquery):
+    template = "ARRAY(%(subquery)s)"
+
+
+def _among(ids: QuerySet[Any]) -> Any:
+    """PostgreSQL joins all of a list's tables before it looks at a subquery with IN, since they are
+    more than its `join_collapse_limit`; an array of keys it looks up.
+    """
+    if connection.vendor != "postgresql":
+        return Q(pk__in=ids)
+    return Func(
+        F("pk"),
+        _Keys(ids),
+        template="(%(expressions)s))",
+        arg_joiner=" = ANY(",
+        output_field=BooleanField(),
     )
 
 
