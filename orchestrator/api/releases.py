@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from typing import Annotated, Any, TypedDict
 
 from rest_framework import serializers
@@ -78,7 +79,7 @@ class Releases(Endpoint):
             paging.paged(
                 request,
                 rows,
-                lambda found: [release_answer(request, row) for row in found],
+                lambda found: release_answers(request, project, found),
                 html_url=page_url(request, "releases", project.pk),
             )
         )
@@ -110,7 +111,7 @@ class Releases(Endpoint):
                 certificate=proof.comparison if proof else None,
                 note=asked["note"],
             ),
-            lambda made: release_answer(request, found(releases_in(project), pk=made.pk)),
+            lambda made: _told(request, project, made.pk),
         )
 
 
@@ -121,7 +122,7 @@ class ReleaseDetail(Endpoint):
     def get(self, request: Request, project_id: int, release_id: int) -> Response:
         """One release."""
         project = project_for_view(request.user, project_id)
-        return Response(release_answer(request, found(releases_in(project), pk=release_id)))
+        return Response(_told(request, project, release_id))
 
 
 class ReleaseRollBack(Endpoint):
@@ -140,12 +141,9 @@ class ReleaseRollBack(Endpoint):
         def take_back() -> Response:
             with conflicts():
                 counts = releases.roll_back(actor=actor_of(request), release=release)
-            rows = releases_in(project)
             answer: RolledBackAnswer = {
-                "release": release_answer(request, found(rows, pk=release.pk)),
-                "counts_now": release_answer(request, found(rows, pk=counts.pk))
-                if counts
-                else None,
+                "release": _told(request, project, release.pk),
+                "counts_now": _told(request, project, counts.pk) if counts else None,
                 "html_url": page_url(request, "releases", project.pk),
             }
             return Response(answer)
@@ -159,8 +157,18 @@ def releases_in(project: Project) -> Any:
     )
 
 
-def release_answer(request: Request, release: Release) -> ReleaseAnswer:
-    counts = release.rolled_back_at is None and releases.current(release.environment) == release
+def _told(request: Request, project: Project, release_id: int) -> ReleaseAnswer:
+    return release_answers(request, project, [found(releases_in(project), pk=release_id)])[0]
+
+
+def release_answers(
+    request: Request, project: Project, rows: Sequence[Release]
+) -> list[ReleaseAnswer]:
+    counting = releases.counting_in(project.pk)
+    return [_answer(request, row, row.pk in counting) for row in rows]
+
+
+def _answer(request: Request, release: Release, counts: bool) -> ReleaseAnswer:
     by, back_by = release.approved_by, release.rolled_back_by
     return {
         "id": release.pk,

@@ -141,7 +141,7 @@ def sweeps_in(project: Project) -> Any:
 def sweep_answer(request: Request, sweep: Sweep) -> SweepAnswer:
     jobs = sorted(sweep.jobs.all(), key=lambda job: job.pk)
     where = (sweep.project_id, sweep.pk)
-    verdict = sweeps.current_verdict(sweep)
+    verdict: Any = sweep.verdict or asdict(sweeps.current_verdict(sweep))
     return {
         "id": sweep.pk,
         "url": api_url(request, "sweep", *where),
@@ -152,17 +152,17 @@ def sweep_answer(request: Request, sweep: Sweep) -> SweepAnswer:
         "jobs": [api_url(request, "training", sweep.project_id, job.pk) for job in jobs],
         "n_ended": sum(job.has_ended for job in jobs),
         "has_ended": all(job.has_ended for job in jobs),
-        "verdict": verdict.word,
-        "best": verdict.best,
-        "sentence": verdict.sentence,
-        "compared": [_compared(each) for each in verdict.compared],
+        "verdict": verdict["word"],
+        "best": verdict["best"],
+        "sentence": verdict["sentence"],
+        "compared": [_compared(each) for each in verdict["compared"]],
         "created_at": sweep.created_at,
         "ended_at": sweep.ended_at,
     }
 
 
-def _compared(each: Any) -> ComparedAnswer:
-    told: Any = asdict(each)
+def _compared(each: Mapping[str, Any]) -> ComparedAnswer:
+    told: Any = dict(each)
     for name in ("mean", "difference", "low", "high"):
         told[name] = finite_or_none(told[name])
     answer: ComparedAnswer = told

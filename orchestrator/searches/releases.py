@@ -7,7 +7,7 @@ counts again, with the evidence that it had.
 from __future__ import annotations
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Max, QuerySet
 from django.utils import timezone
 
 from optimizer.models import Comparison, HarnessVersion, Release, Search
@@ -66,6 +66,14 @@ def roll_back(*, actor: User, release: Release) -> Release | None:
 
 def current(environment: Environment) -> Release | None:
     return _of(environment).filter(rolled_back_at=None).first()
+
+
+def counting_in(project_id: int) -> set[int]:
+    """The releases that count, one for each environment that has any. One query."""
+    rows = Release.objects.filter(project_id=project_id, rolled_back_at=None).order_by()
+    return set(
+        rows.values("environment_id").annotate(newest=Max("pk")).values_list("newest", flat=True)
+    )
 
 
 def history(environment: Environment) -> list[Release]:

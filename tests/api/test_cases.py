@@ -30,6 +30,9 @@ from tests.base import People
 pytestmark = pytest.mark.django_db
 WITHOUT_PAGE = {"POST /api/v1/projects/{project_id}/otlp/v1/traces"}
 """Answers whose form is somebody else's."""
+schemathesis.serializer.alias(
+    ["application/zip", "application/x-protobuf"], "application/octet-stream"
+)
 CHECKS = [
     checks.not_a_server_error,
     checks.status_code_conformance,
