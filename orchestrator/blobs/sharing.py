@@ -156,7 +156,7 @@ def _remote(path: str | Path) -> list[dict[str, Any]]:
     if row is None:
         return []
     inside = key[len(row.key) :].strip("/")
-    files = _files(store(), row.tree)
+    files = _files(row.tree)
     if not inside:
         return files
     cut = len(inside) + 1
@@ -168,9 +168,9 @@ def _remote(path: str | Path) -> list[dict[str, Any]]:
 
 
 @lru_cache(maxsize=64)
-def _files(blobs: BlobStore, tree: str) -> list[dict[str, Any]]:
+def _files(tree: str) -> list[dict[str, Any]]:
     """A list never changes."""
-    return files_of(blobs, tree)
+    return files_of(store(), tree)
 
 
 @blobs_in_use("shared folders")
