@@ -129,6 +129,8 @@ def logging_settings(*, level: str, form: str) -> dict[str, Any]:
             # At DEBUG it writes headers, and with them what a server quotes of a key.
             "httpcore": {"level": "WARNING"},
             "asyncio": {"level": "WARNING"},
+            # It warns of every try; that a batch of spans is lost is an error.
+            "opentelemetry.exporter": {"level": "ERROR"},
             # It warns that `filesystem://` names no host; there is none to name.
             "kombu.connection": {"level": "ERROR"},
         },

@@ -10,8 +10,10 @@ another host, after a restart.
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -21,9 +23,12 @@ Attributes = Mapping[str, str | int | float | bool]
 Role = Literal["internal", "server", "client", "consumer"]
 
 ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+LAST_S = 3.0
+"""For what is left when a process ends."""
 _SCOPE = "switchback"
 _provider: Any = None
 _tracer: Any = None
+_end: _Ending | None = None
 
 
 class Span:
@@ -68,7 +73,7 @@ def is_installed() -> bool:
 
 def start(part: str, version: str) -> bool:
     """Begins to send spans of this process, if that is wanted; False if it is not, or cannot be."""
-    global _provider, _tracer
+    global _provider, _tracer, _end
     if _tracer is not None or not is_wanted() or not is_installed():
         return _tracer is not None  # what is missing is said by the system check switchback.E012
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -82,18 +87,38 @@ def start(part: str, version: str) -> bool:
     }
     if "OTEL_SERVICE_NAME" not in os.environ:
         told["service.name"] = f"switchback-{part}"
-    _provider = TracerProvider(resource=Resource.create(told))
+    _provider = TracerProvider(resource=Resource.create(told), shutdown_on_exit=False)
     _provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     _tracer = _provider.get_tracer(_SCOPE, version)
+    _end = _Ending(_provider)
+    atexit.register(stop, LAST_S)
     return True
 
 
-def stop() -> None:
-    """Sends what is left and ends; for tests, since a process that exits does so by itself."""
-    global _provider, _tracer
-    if _provider is not None:
-        _provider.shutdown()
-    _provider = _tracer = None
+def stop(within_s: float = 60.0) -> None:
+    """Sends what is left and ends. A receiver that is away keeps no process from ending."""
+    global _provider, _tracer, _end
+    ending, _provider, _tracer, _end = _end, None, None, None
+    if ending is not None:
+        ending.wait(within_s)
+
+
+class _Ending:
+    """Sends the last spans in a thread that is there already: an interpreter that ends begins none."""
+
+    def __init__(self, provider: Any) -> None:
+        self._asked = threading.Event()
+        self._provider = provider
+        self._thread = threading.Thread(target=self._run, name="last-spans", daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float) -> None:
+        self._asked.set()
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        self._asked.wait()
+        self._provider.shutdown()
 
 
 def span(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.test import Client
 from django.urls import reverse
 
@@ -14,6 +17,7 @@ from orchestrator import tracing
 from orchestrator.checks import check_tracing
 from orchestrator.jobs.execution import run_attempt
 from orchestrator.jobs.models import Job
+from orchestrator.management.supervisor import STOP_S
 from orchestrator.runs.models import Rollout, Run
 from orchestrator.runs.services import start_run
 from tests.base import People
@@ -93,6 +97,25 @@ def test_a_request_goes_on_with_the_callers_trace_and_has_the_name_of_its_route(
     assert span.name == "GET /p/<int:project_id>/settings/"
     assert span.trace_id.hex() == trace_id
     assert attributes(span)["http.response.status_code"] == 200
+
+
+def test_a_receiver_that_is_away_keeps_nobody_from_ending() -> None:
+    code = (
+        "from orchestrator import tracing\n"
+        "assert tracing.start('web', '0')\n"
+        "with tracing.span('work'): print('worked')\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=settings.BASE_DIR,
+        env={**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "worked\n"), ended.stderr
+    assert tracing.LAST_S < STOP_S, "the supervisor waits for so long"
 
 
 @pytest.mark.django_db
