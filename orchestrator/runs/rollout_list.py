@@ -34,7 +34,7 @@ MANY = 5_000
 """From here on a list is walked in order instead of being sorted."""
 N_BINS = 10
 SORTS: Mapping[str, Key] = {
-    "id": Key("id"),
+    "id": Key("id", is_scattered=True),
     "score": Key("score", is_nullable=True),
     "task": Key("task__key"),
     "steps": Key("n_steps"),

@@ -28,6 +28,10 @@ class Key:
     """A path of the ORM or an expression."""
     is_nullable: bool = False
     is_time: bool = False
+    is_scattered: bool = False
+    """The rows of a list lie anywhere in its index, between those of other lists: PostgreSQL, which
+    takes them to be spread evenly, would walk past all others to reach the oldest.
+    """
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,10 @@ def page_of(
     by_id = "-pk" if goes_down else "pk"
     in_order = [by_id] if key.place == "id" else [order, by_id]
     # Sorted by keys alone: a database that sorts whole rows carries every column of every match.
-    ids = placed.order_by(*in_order).values("pk")[: limit + 1]
+    keyed = in_order
+    if key.is_scattered and connection.vendor == "postgresql":
+        keyed = [(F("pk") + 0).desc() if goes_down else (F("pk") + 0).asc()]
+    ids = placed.order_by(*keyed).values("pk")[: limit + 1]
     # And without the filter, which the keys have passed.
     shown: Any = query.annotate(sorted_by=_expression(key))
     shown.query.clear_where()
