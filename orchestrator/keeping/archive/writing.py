@@ -218,7 +218,8 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 
 def _line(row: dict[str, Any]) -> bytes:
-    text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+    # Sorted: PostgreSQL keeps no order of names, and equal projects give equal bytes.
+    text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     return text.encode("utf-8", "surrogatepass") + b"\n"
 
 
