@@ -15,7 +15,8 @@ from orchestrator.blobs import sharing
 from orchestrator.blobs.folder import FolderStore
 from orchestrator.blobs.services import FOLDER, is_shared, store
 from orchestrator.environments.models import EnvironmentVersion
-from orchestrator.environments.packages.install import packages_root, share_installation
+from orchestrator.environments.packages.install import share_installation
+from orchestrator.environments.packages.installation import packages_root
 from orchestrator.moving.errors import MovingError
 from orchestrator.trainings import folders
 from training.models import TrainingJob
