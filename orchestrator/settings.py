@@ -348,6 +348,8 @@ if STACK == "scale" and BROKER_URL:
     CELERY_BROKER_URL = BROKER_URL
     # The lease redelivers; a broker that does so too would start second copies of long jobs.
     CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 86_400, "polling_interval": 0.2}
+    if BROKER_URL.startswith(("amqp:", "amqps:")):  # RabbitMQ knows neither
+        CELERY_BROKER_TRANSPORT_OPTIONS = {}
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = False
 CELERY_TASK_DEFAULT_QUEUE = "default"
