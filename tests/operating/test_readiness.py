@@ -43,7 +43,7 @@ def test_what_is_missing_without_workers_is_told_and_pages_are_served(
 ) -> None:
     answer = ready(client)
 
-    assert answer.status_code == 200
+    assert answer.status_code == 200, answer.json()
     assert answer.json()["status"] == "degraded"
     told = {part["name"]: part for part in answer.json()["parts"]}
     assert told["database"]["level"] == "ok" and "committed" in told["database"]["text"]
