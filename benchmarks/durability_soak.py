@@ -6,6 +6,7 @@ the agent's side always says the same, so that no model is needed. In waves: a r
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,12 +44,12 @@ def soaked(n_rollouts: int, concurrent: int) -> Soaked:
 
 
 def _slope(pairs: list[tuple[int, float]]) -> float:
-    """Of the least squares."""
+    """Of the least squares; NaN for less than three points, which show no trend."""
     n = len(pairs)
     mean_x = sum(x for x, _ in pairs) / n
     mean_y = sum(y for _, y in pairs) / n
     spread = sum((x - mean_x) ** 2 for x, _ in pairs)
-    return sum((x - mean_x) * (y - mean_y) for x, y in pairs) / spread if spread else 0.0
+    return sum((x - mean_x) * (y - mean_y) for x, y in pairs) / spread if n > 2 else math.nan
 
 
 def _memory_mb() -> float:

@@ -97,7 +97,7 @@ def _from_json(
         span = _made(Span, _with_bytes(told))
     except ValueError as error:
         body = json.dumps(told)[:2_000]
-        return Refused(index, "bad_json", f"no span: {str(error)[:280]}", body=body)
+        return Refused(index, "bad_span", str(error)[:300], body=body)
     return _item(index, span, resource, scope)
 
 

@@ -11,6 +11,7 @@ from orchestrator.traces.models import RefusedItem
 REASONS = {
     "bad_encoding": "not UTF-8",
     "bad_json": "no JSON object",
+    "bad_span": "no span",
     "id_conflict": "other content under a known id",
     "missing_field": "a field is missing",
     "too_deep": "nested too deeply",

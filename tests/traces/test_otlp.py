@@ -104,10 +104,10 @@ def test_a_refused_span_spoils_no_other_and_is_kept(people: People) -> None:
     assert told["rejectedSpans"] == "4"
     assert "span 3: an event of this id has other content" in told["errorMessage"]
     assert sorted(RefusedItem.objects.values_list("index", "reason_kind")) == [
-        (1, "bad_json"),
+        (1, "bad_span"),
         (2, "missing_field"),
         (3, "id_conflict"),
-        (4, "bad_json"),
+        (4, "bad_span"),
     ]
 
 
