@@ -41,8 +41,6 @@ def restore(
     with reading(path) as reader:
         manifest = reader.manifest
         _require_same_database(manifest, connection.vendor)
-        say("checking the backup")
-        backup.check_content(reader, path)
         schema.require_known(manifest.migrations)
         database = Path(str(connection.settings_dict["NAME"]))
         if connection.vendor == "sqlite":
@@ -51,6 +49,8 @@ def restore(
         else:
             schema.require_empty(alias)
         files.require_room(data, reader)
+        say("checking the backup")
+        backup.check_content(reader, path)
         done = Restored(manifest)
         say("unpacking files")
         done.files = files.unpack(data, reader)
