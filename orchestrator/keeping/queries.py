@@ -39,7 +39,11 @@ def file_name(transfer: Transfer) -> str:
 async def pieces_of(transfer: Transfer) -> AsyncIterator[bytes]:
     """Of its file, which may be gigabytes: none is read before the one before it was sent."""
     pieces = await sync_to_async(store().stream)(transfer.file_sha256)
-    while (piece := await sync_to_async(next)(pieces, None)) is not None:
+
+    def following() -> bytes | None:
+        return next(pieces, None)
+
+    while (piece := await sync_to_async(following)()) is not None:
         yield piece
 
 

@@ -80,7 +80,11 @@ def measure_rows(rows: Rows, now: datetime) -> None:
         for project_id, size in found:
             sizes[project_id] = sizes.get(project_id, 0) + size
     for project_id, size in sizes.items():
-        _set(project_id, rows.part, size, newest, now, is_full=is_full)
+        # Most projects have nothing new: one statement below says that they were looked at.
+        if project_id not in known or known[project_id].bytes != size:
+            _set(project_id, rows.part, size, newest, now, is_full=is_full)
+    looked = ProjectUse.objects.filter(part=rows.part)
+    looked.update(measured_at=now, up_to=newest, **({"full_at": now} if is_full else {}))
 
 
 def forget(project_id: int) -> None:

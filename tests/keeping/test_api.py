@@ -10,7 +10,7 @@ from django.test import Client
 
 from orchestrator.jobs.execution import run_attempt
 from orchestrator.keeping.models import RetentionRun, Transfer
-from orchestrator.projects.models import Project
+from orchestrator.projects.models import Project, Role
 from orchestrator.projects.services import issue_token
 from tests.base import People
 
@@ -68,7 +68,7 @@ def test_what_is_no_archive_is_told_as_a_problem(people: People) -> None:
     assert (sent.status_code, sent["Content-Type"]) == (422, "application/problem+json")
     assert "not a zip file" in sent.json()["detail"]
     secret = issue_token(
-        actor=people.owner, project_id=people.project.pk, name="ci", role="admin"
+        actor=people.owner, project_id=people.project.pk, name="ci", role=Role.ADMIN
     ).secret
     token = {"Authorization": f"Bearer {secret}"}
     sent = Client().post("/api/v1/imports", b"x", content_type="application/zip", headers=token)
