@@ -76,7 +76,7 @@ def page_of(
     by_id = "-pk" if goes_down else "pk"
     in_order = [by_id] if key.place == "id" else [order, by_id]
     # Sorted by keys alone: a database that sorts whole rows carries every column of every match.
-    keyed = in_order
+    keyed: list[Any] = list(in_order)
     if key.is_scattered and connection.vendor == "postgresql":
         keyed = [(F("pk") + 0).desc() if goes_down else (F("pk") + 0).asc()]
     ids = placed.order_by(*keyed).values("pk")[: limit + 1]
