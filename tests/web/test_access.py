@@ -165,11 +165,14 @@ ELSEWHERE = {
     "rollout_media",
     "ledger_look",
     *("webhooks", "webhook", "webhook_change", "delivery_replay"),
+    *("archives", "export_start", "export_action", "export_file", "project_import"),
+    *("retention", "retention_rule", "retention_look", "retention_keep", "retention_let_go"),
     *("audit", "audit_file", "member_role", "member_remove", "invitation_revoke"),
     "system",
 }
 """Tested in `test_calibration_pages`, `test_redteam_page`, `test_alarms_page`, `test_judge_limits`,
-`test_climb_start`, `test_trace_pages`, `test_ledger_pages`, `tests/projects/test_team`,
+`test_climb_start`, `test_trace_pages`, `test_ledger_pages`, `test_keeping_pages`,
+`tests/projects/test_team`,
 `tests/operating/test_system_page`.
 """
 
