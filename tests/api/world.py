@@ -124,7 +124,13 @@ def furnish(project: Project, user: User) -> dict[str, Any]:
     )
     environment = run.environment_version.environment
     draft = start_draft(actor=user, environment=environment, version=run.environment_version)
-    upload = TaskUpload.objects.create(draft=draft, filename="rows.csv", created_by=user)
+    counts = {"n_tasks": 0, "families": 0, "n_bad_rows": 0, "n_errors": 0}
+    upload = TaskUpload.objects.create(
+        draft=draft,
+        filename="rows.csv",
+        created_by=user,
+        summary={**counts, "splits": {"train": 0, "select": 0, "test": 0}, "unused": []},
+    )
     registration = SourceRegistration.objects.create(
         project=project,
         stream=create_stream(project=project, kind="registration"),
