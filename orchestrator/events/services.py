@@ -18,6 +18,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from orchestrator.events.models import Stream
+from orchestrator.events.rows import insert_rows
 from orchestrator.events.search_index import write_words
 from orchestrator.events.search_text import event_words
 from orchestrator.events.types import NewEvent
@@ -124,7 +125,7 @@ def _append(
 
         last_seqs = _written(prepared, execute)
         if words_later:
-            _put_off(batches, last_seqs, execute)
+            _put_off(batches, last_seqs)
         _notify(last_seqs)
         for stream_id, items in batches.items():
             for seq, item in enumerate(items, start=last_seqs[stream_id] - len(items) + 1):
@@ -153,9 +154,7 @@ def _prepared(batches: Mapping[int, Sequence[NewEvent]], *, words_later: bool = 
     }
 
 
-def _put_off(
-    batches: Mapping[int, Sequence[NewEvent]], last_seqs: Mapping[int, int], execute: Execute
-) -> None:
+def _put_off(batches: Mapping[int, Sequence[NewEvent]], last_seqs: Mapping[int, int]) -> None:
     now = connection.ops.adapt_datetimefield_value(timezone.now())
     ranges = [
         (stream_id, first, min(first + _WAITING_AT_ONCE - 1, last_seqs[stream_id]), now)
@@ -164,13 +163,7 @@ def _put_off(
             last_seqs[stream_id] - len(items) + 1, last_seqs[stream_id] + 1, _WAITING_AT_ONCE
         )
     ]
-    for start in range(0, len(ranges), _ROWS_AT_ONCE):
-        chunk = ranges[start : start + _ROWS_AT_ONCE]
-        execute(
-            "INSERT INTO events_waitingwords (stream_id, first_seq, last_seq, at) VALUES"
-            f" {', '.join(['(%s, %s, %s, %s)'] * len(chunk))}",
-            [value for values in chunk for value in values],
-        )
+    insert_rows("events_waitingwords", ("stream_id", "first_seq", "last_seq", "at"), ranges)
 
 
 def _written(prepared: Prepared, execute: Execute) -> dict[int, int]:
@@ -194,6 +187,10 @@ def _written(prepared: Prepared, execute: Execute) -> dict[int, int]:
         for index, (_, _, found) in enumerate(items, start=1)
         if found
     }
+    if not words and connection.vendor == "postgresql":
+        # Nobody asks for the ids.
+        insert_rows("events_event", _COLUMNS, rows)
+        return last_seqs
     row = _ROW_POSTGRESQL if connection.vendor == "postgresql" else _ROW
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         chunk = rows[start : start + _ROWS_AT_ONCE]
@@ -210,7 +207,8 @@ def _written(prepared: Prepared, execute: Execute) -> dict[int, int]:
     return last_seqs
 
 
-_INSERT = "INSERT INTO events_event (stream_id, seq, kind, payload, at) VALUES"
+_COLUMNS = ("stream_id", "seq", "kind", "payload", "at")
+_INSERT = f"INSERT INTO events_event ({', '.join(_COLUMNS)}) VALUES"
 _ROW, _ROW_POSTGRESQL = "(%s, %s, %s, %s, %s)", "(%s, %s, %s, %s::jsonb, %s)"
 _ROWS_AT_ONCE = 200
 _WAITING_AT_ONCE = 100
@@ -251,8 +249,10 @@ def _notify(stream_ids: Mapping[int, int]) -> None:
     """PostgreSQL delivers it on commit. SQLite needs none: its waker sees the file change."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
-            for stream_id in stream_ids:
-                cursor.execute("SELECT pg_notify(%s, %s)", [NOTIFY_CHANNEL, str(stream_id)])
+            cursor.execute(
+                "SELECT pg_notify(%s, stream_id::text) FROM unnest(%s::bigint[]) AS stream_id",
+                [NOTIFY_CHANNEL, list(stream_ids)],
+            )
 
 
 def storable(item: NewEvent) -> str:

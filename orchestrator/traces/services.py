@@ -20,6 +20,7 @@ from django.utils import timezone
 from orchestrator import measures
 from orchestrator.events import indexing
 from orchestrator.events.models import Stream
+from orchestrator.events.rows import insert_rows
 from orchestrator.events.services import NewEvent, append_many
 from orchestrator.projects import storage
 from orchestrator.projects.models import Project
@@ -39,7 +40,6 @@ KIND = "outside"
 """Kind of these events in the log."""
 EVENTS_AT_ONCE = 1_000
 """Of one transaction."""
-_ROWS_AT_ONCE = 200
 _DATA_URL_CHARS = 400_000
 _SAID_CHARS = 20_000
 _MOST_TOKENS = 2_000_000_000
@@ -201,26 +201,23 @@ def _stored(
     return refused
 
 
+_COLUMNS = (
+    *("owner_id", "key", "parent_key", "position", "seq", "body"),
+    *("started_at", "ended_at", "flags"),
+)
+
+
 def _insert(rows: Sequence[OutsideEvent]) -> None:
     """As plain SQL: building it from the model costs three times what running it does."""
     adapted = connection.ops.adapt_datetimefield_value
-    mark = "%s::jsonb" if connection.vendor == "postgresql" else "%s"
-    with connection.cursor() as cursor:
-        for start in range(0, len(rows), _ROWS_AT_ONCE):
-            part = rows[start : start + _ROWS_AT_ONCE]
-            marks = ", ".join([f"(%s, %s, %s, %s, %s, %s, %s, %s, {mark})"] * len(part))
-            cursor.execute(
-                "INSERT INTO traces_outsideevent (owner_id, key, parent_key, position, seq, body,"
-                f" started_at, ended_at, flags) VALUES {marks}",
-                [
-                    value
-                    for row in part
-                    for value in (
-                        *(row.owner_id, row.key, row.parent_key, row.position, row.seq, row.body),
-                        *(adapted(row.started_at), adapted(row.ended_at), json.dumps(row.flags)),
-                    )
-                ],
-            )
+    values = (
+        (
+            *(row.owner_id, row.key, row.parent_key, row.position, row.seq, row.body),
+            *(adapted(row.started_at), adapted(row.ended_at), json.dumps(row.flags)),
+        )
+        for row in rows
+    )
+    insert_rows("traces_outsideevent", _COLUMNS, values)
 
 
 def _known(wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], str]:
