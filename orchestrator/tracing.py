@@ -104,7 +104,7 @@ def stop(within_s: float = 60.0) -> None:
 
 
 class _Ending:
-    """Sends the last spans in a thread that is there already: an interpreter that ends begins none."""
+    """Sends the last spans in a thread that is there: an interpreter that ends begins none."""
 
     def __init__(self, provider: Any) -> None:
         self._asked = threading.Event()

@@ -114,7 +114,7 @@ def test_a_refused_span_spoils_no_other_and_is_kept(people: People) -> None:
 @pytest.mark.django_db
 def test_protobuf_and_gzip_are_answered_in_kind(people: People) -> None:
     body = protobuf_of(request_of(span(), resource=[text("switchback.rollout", "episode 7")]))
-    response = send(people, gzip.compress(body), PROTOBUF, **{"Content-Encoding": "gzip"})
+    response = send(people, gzip.compress(body, mtime=0), PROTOBUF, **{"Content-Encoding": "gzip"})
     assert (response.status_code, response["Content-Type"]) == (200, PROTOBUF)
     answer = ExportTraceServiceResponse()
     answer.ParseFromString(response.content)
@@ -133,7 +133,7 @@ def test_protobuf_and_gzip_are_answered_in_kind(people: People) -> None:
         (b"[" * 100_000, "application/json", "", 400),
         (b"", "text/plain", "", 415),
         (b"plain", PROTOBUF, "gzip", 400),
-        (gzip.compress(b"x" * 100)[:-9], PROTOBUF, "gzip", 400),
+        (gzip.compress(b"x" * 100, mtime=0)[:-9], PROTOBUF, "gzip", 400),
         (b"x", PROTOBUF, "br", 415),
     ],
 )
@@ -150,7 +150,7 @@ def test_a_small_body_that_opens_into_a_large_one_is_refused(
     people: People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.api.otlp.BODY_BYTES", 10_000)
-    bomb = gzip.compress(b"\0" * 5_000_000)
+    bomb = gzip.compress(b"\0" * 5_000_000, mtime=0)
     response = send(people, bomb, PROTOBUF, **{"Content-Encoding": "gzip"})
     assert response.status_code == 413
     assert "10,000 bytes" in response.json()["detail"]
