@@ -5,30 +5,43 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('projects', '0004_limits'),
+        ("projects", "0004_limits"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='projectlimits',
-            name='storage_bytes',
+            model_name="projectlimits",
+            name="storage_bytes",
             field=models.PositiveBigIntegerField(blank=True, null=True),
         ),
         migrations.CreateModel(
-            name='ProjectUse',
+            name="ProjectUse",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('part', models.CharField(max_length=12)),
-                ('bytes', models.PositiveBigIntegerField(default=0)),
-                ('up_to', models.BigIntegerField(default=0)),
-                ('measured_at', models.DateTimeField()),
-                ('full_at', models.DateTimeField()),
-                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='use', to='projects.project')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("part", models.CharField(max_length=12)),
+                ("bytes", models.PositiveBigIntegerField(default=0)),
+                ("up_to", models.BigIntegerField(default=0)),
+                ("measured_at", models.DateTimeField()),
+                ("full_at", models.DateTimeField()),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="use",
+                        to="projects.project",
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('project', 'part'), name='one_use_of_a_part')],
+                "constraints": [
+                    models.UniqueConstraint(fields=("project", "part"), name="one_use_of_a_part")
+                ],
             },
         ),
     ]
