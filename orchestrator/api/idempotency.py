@@ -26,13 +26,14 @@ from rest_framework.response import Response
 
 from orchestrator.api.errors import Conflict
 from orchestrator.api.models import IdempotentRequest
+from orchestrator.projects.audit import keeping as audit
 from orchestrator.projects.models import User
 
 HEADER = "Idempotency-Key"
 KEPT = timedelta(days=7)
 MOST_CHARACTERS = 200
-_OLD_AT_ONCE = 50
-"""Forgotten by each request that has a key."""
+OLD_EVERY, _OLD_AT_ONCE = 16, 400
+"""Every so many requests that have a key, so many old ones are forgotten."""
 P = TypeVar("P")
 PARAMETER = OpenApiParameter(
     HEADER,
@@ -55,7 +56,9 @@ def once_prepared(
     if key is None:
         prepared = prepare()
         with transaction.atomic():
-            return work(prepared)
+            answer = work(prepared)
+            audit.keep(request._request, answer.status_code)
+            return answer
     if not 0 < len(key) <= MOST_CHARACTERS or not all("!" <= sign <= "~" for sign in key):
         raise ValidationError(
             {HEADER: [f"accepts 1 to {MOST_CHARACTERS} printable ASCII characters, no space"]}
@@ -79,7 +82,9 @@ def once_prepared(
             body=JSONRenderer().render(answer.data).decode(),
             location=answer.headers.get("Location", ""),
         )
-        _forget_old()
+        if pk % OLD_EVERY == 0:
+            _forget_old()
+        audit.keep(request._request, answer.status_code)
         return answer
 
 

@@ -29,7 +29,7 @@ from orchestrator.projects.models import Project
 from orchestrator.runs.models import Purpose, Run, RunState
 from orchestrator.runs.queries import EMPTY_TALLY, Tally, name_parts, runs_in, tallies, tally
 from orchestrator.runs.services import cancel_run
-from orchestrator.runs.starting import MAX_ROLLOUTS, Asked, start_run_by_hand
+from orchestrator.runs.starting import MAX_ROLLOUTS, Asked, Planned, plan_of, start_planned
 
 
 class RunAnswer(TypedDict):
@@ -107,12 +107,14 @@ class Runs(Endpoint):
         project = project_for_edit(request.user, project_id)
         asked = read(NewRun, request.data)
 
-        def start(asked: Asked) -> Response:
-            run = start_run_by_hand(actor=actor_of(request), project=project, asked=asked)
+        def start(planned: Planned) -> Response:
+            run = start_planned(actor=actor_of(request), project=project, planned=planned)
             location = api_url(request, "run", project.pk, run.pk)
-            return created(request, new_run_answer(request, run), location, status=202)
+            return created(
+                request, new_run_answer(request, run, planned.n_rollouts), location, status=202
+            )
 
-        return idempotency.once_prepared(request, lambda: asked_of(project, asked), start)
+        return idempotency.once_prepared(request, lambda: plan_of(asked_of(project, asked)), start)
 
 
 class RunDetail(Endpoint):
@@ -171,9 +173,8 @@ def run_answers(request: Request, runs: list[Run]) -> list[RunAnswer]:
     return [_answer(request, run, counted.get(run.pk, EMPTY_TALLY)) for run in runs]
 
 
-def new_run_answer(request: Request, run: Run) -> RunAnswer:
+def new_run_answer(request: Request, run: Run, n_planned: int) -> RunAnswer:
     """Of one whose rollouts are all to come."""
-    n_planned = run.rollouts.count()
     return _answer(request, run, replace(EMPTY_TALLY, planned=n_planned))
 
 

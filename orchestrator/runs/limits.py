@@ -55,12 +55,14 @@ def check(project_id: int, n_rollouts: int) -> None:
 
     The row of the caps is held, so that two runs that start at once cannot both take what is left.
     """
+    caps = ProjectLimits.objects.select_for_update().filter(project_id=project_id).first()
+    if caps is None:
+        return
     try:
         storage.check(project_id)
     except storage.StorageFull as full:
         raise LimitReached(str(full)) from full
-    caps = ProjectLimits.objects.select_for_update().filter(project_id=project_id).first()
-    if caps is None or (caps.rollouts_per_day is None and caps.usd_per_day is None):
+    if caps.rollouts_per_day is None and caps.usd_per_day is None:
         return
     use = use_today(project_id)
     until = "It frees at 00:00 UTC; an admin of the project can raise it under Settings, Limits."

@@ -111,7 +111,7 @@ def create_run(*, spec: RunSpec, plan: Sequence[PlannedRollout], key: str | None
 
 def start_run(*, run: Run) -> Run:
     """Queues the run's job; a second call changes nothing."""
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         job = jobs.enqueue(
             kind="runs.execute", queue="rollouts", spec={"run_id": run.pk}, key=f"run-{run.pk}"
         )

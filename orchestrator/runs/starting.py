@@ -48,9 +48,26 @@ class Asked:
     label: str = ""
 
 
+@dataclass(frozen=True)
+class Planned:
+    asked: Asked
+    tasks: Sequence[Task]
+
+    @property
+    def n_rollouts(self) -> int:
+        return len(self.tasks) * self.asked.replicates
+
+
 def start_run_by_hand(*, actor: User, project: Project, asked: Asked) -> Run:
     """Queues the run. Raises RunRefused, which names the field."""
-    require(actor, project, Role.EDITOR)
+    return start_planned(actor=actor, project=project, planned=plan_of(asked))
+
+
+def plan_of(asked: Asked) -> Planned:
+    """What such a run would do: tasks of a version never change, so this needs no transaction.
+
+    Raises RunRefused.
+    """
     if asked.split not in OPEN_SPLITS:
         raise RunRefused("split", "The test split is sealed: climbs and gates read it.")
     tasks = list(
@@ -60,19 +77,25 @@ def start_run_by_hand(*, actor: User, project: Project, asked: Asked) -> Run:
     )
     if not tasks:
         raise RunRefused("split", f"This version has no tasks in the split {asked.split}.")
-    n_rollouts = len(tasks) * asked.replicates
-    if n_rollouts > MAX_ROLLOUTS:
+    planned = Planned(asked, tasks)
+    if planned.n_rollouts > MAX_ROLLOUTS:
         raise RunRefused(
-            "replicates", f"{n_rollouts:,} rollouts; a run has at most {MAX_ROLLOUTS:,}."
+            "replicates", f"{planned.n_rollouts:,} rollouts; a run has at most {MAX_ROLLOUTS:,}."
         )
+    return planned
+
+
+def start_planned(*, actor: User, project: Project, planned: Planned) -> Run:
+    """Raises RunRefused; the transaction around it, if there is one, is then undone."""
+    require(actor, project, Role.EDITOR)
     try:
-        return _start(project, asked, tasks)
+        return _start(project, planned.asked, planned.tasks)
     except LimitReached as reached:
         raise RunRefused("n_tasks", str(reached)) from reached
 
 
 def _start(project: Project, asked: Asked, tasks: Sequence[Task]) -> Run:
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         harness = asked.harness or store_harness(
             project_id=project.pk, harness=Harness(), label="plain"
         )

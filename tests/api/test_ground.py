@@ -15,6 +15,7 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.api import idempotency
 from orchestrator.api.buckets import SLOTS, SharedBuckets
 from orchestrator.api.models import IdempotentRequest
 from orchestrator.api.paging import encoded
@@ -147,7 +148,8 @@ def test_a_key_is_printable_and_short(people: People, key: str) -> None:
     assert Run.objects.count() == 1
 
 
-def test_old_keys_are_forgotten(people: People) -> None:
+def test_old_keys_are_forgotten(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idempotency, "OLD_EVERY", 1)
     like = make_run(people.project)
     program = program_of(people.editor, people.project)
     program.post("runs", people.project.pk, body=asked_like(like), Idempotency_Key="old")

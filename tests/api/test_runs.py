@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from orchestrator.projects.models import Role
+from orchestrator.projects.models import AuditEntry, Role
 from orchestrator.runs.models import Rollout, Run
 from tests.api.client import Program, fields_of, problem_in, program_of
 from tests.base import People
@@ -20,6 +22,21 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def editor(people: People) -> Program:
     return program_of(people.editor, people.project)
+
+
+@pytest.mark.parametrize("headers", [{}, {"Idempotency_Key": "once"}])
+def test_what_was_started_is_in_the_audit_log_once(
+    people: People, editor: Program, headers: dict[str, str]
+) -> None:
+    like = make_run(people.project)
+    with CaptureQueriesContext(connection) as queries:
+        editor.post("runs", people.project.pk, body=asked_like(like), **headers)
+    (entry,) = AuditEntry.objects.filter(action="api:runs")
+    assert (entry.status, entry.user) == (202, people.editor)
+    # In the transaction that starts it: nothing is begun after it.
+    told = [query["sql"] for query in queries.captured_queries]
+    at = next(n for n, sql in enumerate(told) if sql.startswith('INSERT INTO "projects_auditentry'))
+    assert told[at + 1].startswith("RELEASE SAVEPOINT"), told[at:]
 
 
 def asked_like(run: Run, **changes: Any) -> dict[str, Any]:

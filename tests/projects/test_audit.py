@@ -69,16 +69,20 @@ def test_a_stranger_leaves_nothing_in_a_project_that_is_not_theirs(
     assert not AuditEntry.objects.exists()
 
 
-def test_records_that_a_program_brings_in_are_no_changes(people: People, client: Client) -> None:
+@pytest.mark.parametrize(("door", "body"), [("ingest", "[]"), ("otlp_traces", "{}")])
+def test_records_that_a_program_brings_in_are_no_changes(
+    people: People, client: Client, door: str, body: str
+) -> None:
     issued = issue_token(
         actor=people.owner, project_id=people.project.pk, name="ci", role=Role.EDITOR
     )
-    client.post(
-        reverse("api:ingest", args=[people.project.pk]),
-        data="[]",
+    response = client.post(
+        reverse(f"api:{door}", args=[people.project.pk]),
+        data=body,
         content_type="application/json",
         headers={"Authorization": f"Bearer {issued.secret}"},
     )
+    assert response.status_code == 200
     assert not AuditEntry.objects.exists()
 
 

@@ -23,6 +23,8 @@ class Record:
     changes: list[dict[str, Any]] = field(default_factory=list)
     more: int = 0
     """Changes beyond `MAX_CHANGES`."""
+    is_kept: bool = False
+    """Whether its entry is written."""
 
     def add(
         self,
