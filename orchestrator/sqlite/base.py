@@ -23,18 +23,19 @@ _WRITES = {"INSERT", "UPDATE", "DELETE"}
 _BUSY = 5  # SQLITE_BUSY; further bits say why
 
 
-class _Turn:
-    """A lock for each process: what a fork copies may be held by a thread that is not there."""
+class _Turns:
+    """A lock for each database and process: what a fork copies may be held by a thread that is not
+    there."""
 
     def __init__(self) -> None:
-        self.renew()
-        os.register_at_fork(after_in_child=self.renew)
+        self._locks: dict[str, threading.Lock] = {}
+        os.register_at_fork(after_in_child=self._locks.clear)
 
-    def renew(self) -> None:
-        self.lock = threading.Lock()
+    def of(self, database: str) -> threading.Lock:
+        return self._locks.setdefault(database, threading.Lock())
 
 
-_turn = _Turn()
+_turns = _Turns()
 _never = threading.Event()
 
 
@@ -74,7 +75,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def _take_turn(self, begin: Callable[[], Any]) -> Any:
         """Raises what SQLite raises, `database is locked` if the turn does not come in time."""
         give_up_s = time.monotonic() + self._limit_s
-        lock = _turn.lock
+        lock = _turns.of(str(self.settings_dict["NAME"]))
         if not lock.acquire(timeout=self._limit_s):
             raise OperationalError("database is locked")
         self._held = lock
@@ -115,6 +116,10 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def _release_if_ended(self) -> None:
         if self.connection is None or not self.connection.in_transaction:
             self._release()
+
+    def __del__(self) -> None:
+        # A thread that ended within a transaction: SQLite has undone it.
+        self._release()
 
     def _release(self) -> None:
         lock, self._held = self._held, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sqlite3
 import subprocess
 import sys
@@ -148,3 +149,31 @@ def test_atomic_of_the_product_takes_and_gives_turns() -> None:
         pass
     with transaction.atomic():
         pass
+
+
+def test_a_thread_that_ends_within_a_transaction_leaves_its_turn(path: Path) -> None:
+    def work() -> None:
+        connection = connected(path)
+        connection.set_autocommit(False, force_begin_transaction_with_broken_autocommit=True)
+        say(connection, "never")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    gc.collect()  # the connection, of which Django makes a cycle
+    in_transaction(connected(path), "said")
+    assert words(path) == ["said"]
+
+
+def test_databases_have_turns_of_their_own(path: Path, tmp_path: Path) -> None:
+    other = connected(tmp_path / "other.sqlite3")
+    in_transaction(other)
+    with other.cursor() as cursor:
+        cursor.execute("CREATE TABLE said (word TEXT)")
+    connection = connected(path)
+    connection.set_autocommit(False, force_begin_transaction_with_broken_autocommit=True)
+    say(connection, "here")
+    in_transaction(other, "there")
+    connection.commit()
+    assert words(path) == ["here"]
+    assert words(tmp_path / "other.sqlite3") == ["there"]
