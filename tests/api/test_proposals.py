@@ -73,7 +73,7 @@ def test_a_reply_may_come_as_text(people: People, waiting: Proposal) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "detail"),
     [
-        ("{", 400, "JSON parse error"),
+        ("{", 400, "The body is not JSON"),
         ("[]", 400, "The request is not valid."),
         ({"text": "none"}, 422, "The answer cannot be read"),
         ({"edits": [{**GOOD, "op": "improve"}]}, 422, "Nothing of the answer may be tried."),
