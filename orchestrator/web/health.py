@@ -1,8 +1,8 @@
 """Is everything that a page depends on alive? Read by the status bar, never waited for by a page.
 
 The model server is asked in a thread of its own with a deadline; a page shows its last answer.
-Workers are seen by the leases that they hold: one that holds none is idle, which looks the same as
-one that is not there until a job waits for it.
+Workers are seen by the leases that they hold, and those that hold none by their signs of life: with
+neither, no worker is running, which must not read like one that has nothing to do.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ from typing import Literal
 
 import httpx
 from django.conf import settings
-from django.db.models import Count, Q
+from django.db.models import Count, Q, Subquery
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from orchestrator.jobs.clock import instant
 from orchestrator.jobs.models import Job, JobState
+from orchestrator.processes.models import Process, ProcessKind
+from orchestrator.processes.queries import gone_after_s
 
 Level = Literal["ok", "warn", "bad", "unknown"]
 
@@ -26,6 +30,10 @@ DEADLINE_S = 0.5
 FRESH_S = 5.0
 WAITING_S = 15.0
 """A job that is announced and not taken for so long means that no worker listens."""
+START = (
+    "Start the workers with `make up`, or Celery as in docs/operations.md. Jobs wait for them and "
+    "nothing is lost."
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,7 @@ class Sign:
     level: Level
     text: str
     detail: str = ""
+    """A sentence more; commands stand between backticks."""
     url: str = ""
     """The page that tells more."""
 
@@ -80,18 +89,24 @@ model_server = ModelServerProbe()
 
 
 def worker_sign() -> Sign:
-    """One query: who holds a lease, and does anything wait for too long?"""
+    """One query: who holds a lease or is alive, and does anything wait for too long?"""
     now = timezone.now()
     waiting = Q(state=JobState.QUEUED, created_at__lt=now - timedelta(seconds=WAITING_S)) & (
         Q(not_before=None) | Q(not_before__lt=now - timedelta(seconds=WAITING_S))
     )
     held = Q(state=JobState.RUNNING, lease_until__gt=now)
     lapsed = Q(state=JobState.RUNNING, lease_until__lte=now)
+    alive = Process.objects.filter(
+        kind=ProcessKind.WORKER, seen_at__gte=instant(-gone_after_s())
+    ).order_by()
+    n_alive = alive.values("kind").annotate(n=Count("pk")).values("n")
     found = Job.objects.filter(state__in=[JobState.QUEUED, JobState.RUNNING]).aggregate(
         workers=Count("worker", filter=held, distinct=True),
         held=Count("id", filter=held),
         lapsed=Count("id", filter=lapsed),
         waiting=Count("id", filter=waiting),
+        # Added to an aggregate, so that there is one row where there is no job.
+        alive=Count("id") * 0 + Coalesce(Subquery(n_alive), 0),
     )
     if found["workers"]:
         plural = "" if found["workers"] == 1 else "s"
@@ -107,9 +122,12 @@ def worker_sign() -> Sign:
             "workers",
             "bad",
             f"no worker takes jobs: {n} waiting",
-            "Start the workers with `make up`; nothing is lost meanwhile.",
+            START,
         )
-    return Sign("workers", "ok", "workers idle, no job waits")
+    if not found["alive"]:
+        return Sign("workers", "warn", "no worker is running: start one with make up", START)
+    plural = "" if found["alive"] == 1 else "s"
+    return Sign("workers", "ok", f"{found['alive']} worker{plural} idle, no job waits")
 
 
 def database_sign() -> Sign:

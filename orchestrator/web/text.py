@@ -28,6 +28,7 @@ _NAMED = re.compile(
 )
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_BETWEEN_BACKTICKS = re.compile("`([^`\n]+)`")
 
 
 def visible(text: str) -> SafeString:
@@ -36,6 +37,11 @@ def visible(text: str) -> SafeString:
     shown = str(escape(_SURROGATE.sub("\ufffd", text)))
     shown = _CONTROL.sub(lambda m: _control_picture(m.group()), shown)
     return mark_safe(_NAMED.sub(_names, shown))
+
+
+def with_code(text: str) -> SafeString:
+    """A sentence of ours, with what stands between backticks as code. Escaped."""
+    return mark_safe(_BETWEEN_BACKTICKS.sub(r"<code>\1</code>", visible(text)))
 
 
 def _names(match: re.Match[str]) -> str:

@@ -18,11 +18,22 @@ export function mount(element) {
 }
 
 function show(signs) {
-  for (const { name, level, text } of signs) {
+  for (const { name, level, text, detail = "" } of signs) {
     for (const sign of document.querySelectorAll(`.state[data-name="${name}"]`)) {
       sign.dataset.level = level;
       const words = sign.querySelector("[data-text]") ?? sign;
-      if (words.textContent !== text) words.textContent = text;
+      if (words.textContent === text) continue;
+      words.textContent = text;
+      // What was told beside the former state is not true of the new one.
+      const beside = sign.parentElement.querySelector("[data-detail]");
+      if (beside) {
+        beside.textContent = detail;
+        beside.hidden = !detail;
+      } else if (detail) {
+        sign.title = detail;
+      } else {
+        sign.removeAttribute("title");
+      }
     }
   }
 }

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from orchestrator.environments.errors import EnvironmentProbeError
 from orchestrator.events.services import NewEvent, append
 from orchestrator.jobs.services import enqueue
+from orchestrator.processes.beating import Beating
+from orchestrator.processes.models import Process
 from orchestrator.web.health import ModelServerProbe, worker_sign
 from orchestrator.web.views import environments as environment_views
 from tests.base import People
@@ -295,11 +299,43 @@ def test_no_page_allows_inline_code(client: Client, people: People) -> None:
 
 @pytest.mark.django_db
 def test_a_job_that_nobody_takes_is_a_warning(people: People) -> None:
+    Beating("worker", queues=["default"], slots=1).beat()
     assert worker_sign().level == "ok"
     job = enqueue(kind="fault.count", spec={})
     type(job).objects.filter(pk=job.pk).update(created_at="2020-01-01T00:00:00Z")
     sign = worker_sign()
     assert sign.level == "bad" and "no worker takes jobs" in sign.text
+
+
+@pytest.mark.django_db
+def test_no_worker_is_another_state_than_idle_workers() -> None:
+    Beating("web").beat()
+    sign = worker_sign()
+    assert (sign.level, sign.text) == ("warn", "no worker is running: start one with make up")
+    assert "Celery" in sign.detail, "the way to start one where `make up` is not it"
+
+    worker = Beating("worker", queues=["default"], slots=4)
+    worker.beat()
+    assert worker_sign().level == "ok" and worker_sign().text == "1 worker idle, no job waits"
+    Beating("worker", queues=["gpu"], slots=1).beat()
+    assert worker_sign().text == "2 workers idle, no job waits"
+
+    Process.objects.filter(kind="worker").update(seen_at=timezone.now() - timedelta(minutes=2))
+    assert worker_sign().level == "warn", "its last sign of life is too long ago"
+
+
+def test_the_foot_and_the_overview_say_how_to_start_a_worker(
+    client: Client, people: People
+) -> None:
+    text = client.get(reverse("web:overview", args=[people.project.pk])).content.decode()
+
+    foot = text[text.index('<footer class="status"') :]
+    assert 'data-name="workers" data-level="warn" title="Start the workers with make up,' in foot
+    assert "no worker is running: start one with make up</span>" in foot
+    assert "Start the workers with <code>make up</code>, or Celery" in text
+    told = client.get(reverse("web:status", args=[people.project.pk])).json()["signs"]
+    worker = next(sign for sign in told if sign["name"] == "workers")
+    assert worker["level"] == "warn" and "`" not in worker["detail"]
 
 
 def test_a_dead_model_server_does_not_hold_up_a_page(settings: object) -> None:

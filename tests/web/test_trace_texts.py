@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from orchestrator.web.code import code, code_tokens, language_of, with_fences
 from orchestrator.web.terminal import terminal, without_sequences
-from orchestrator.web.text import cell, visible
+from orchestrator.web.text import cell, visible, with_code
 from orchestrator.web.trace import build_card, raw_card
 from orchestrator.web.trace_cap import LINES, capped
 from orchestrator.web.trace_index import (
@@ -99,6 +99,11 @@ def test_tags_and_controls_of_the_second_row_are_marks() -> None:
     assert "U+0085" in visible("a\x85b")
     scotland = "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"
     assert visible(scotland) == scotland
+
+
+def test_what_stands_between_backticks_is_code_and_all_is_escaped() -> None:
+    assert with_code("run `a & <b>`; <i>") == "run <code>a &amp; &lt;b&gt;</code>; &lt;i&gt;"
+    assert with_code("one ` alone and\n`") == "one ` alone and\n`"
 
 
 def test_joiners_stay_where_a_script_needs_them() -> None:

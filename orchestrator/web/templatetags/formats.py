@@ -371,6 +371,11 @@ def visible(value: Any) -> SafeString:
 
 
 @register.filter
+def with_code(value: Any) -> SafeString:
+    return texts.with_code(str(value))
+
+
+@register.filter
 def terminal(value: Any) -> SafeString:
     """Output of a terminal: colours drawn, other sequences left out."""
     return terminals.terminal(str(value))

@@ -73,9 +73,11 @@ def overview(request: HttpRequest, project_id: int) -> HttpResponse:
 def status(request: HttpRequest, project_id: int) -> JsonResponse:
     """The signs of the status bar, for the script that keeps it fresh."""
     project_for_view(request.user, project_id)
-    return JsonResponse(
-        {"signs": [{"name": s.name, "level": s.level, "text": s.text} for s in signs()]}
-    )
+    told = [
+        {"name": s.name, "level": s.level, "text": s.text, "detail": s.detail.replace("`", "")}
+        for s in signs()
+    ]
+    return JsonResponse({"signs": told})
 
 
 @require_POST
