@@ -1,9 +1,15 @@
-"""What pages read of models."""
+"""What pages and the API read of models."""
 
 from __future__ import annotations
+
+from django.db.models import QuerySet
 
 from orchestrator.agents.models import ModelEndpoint
 
 
 def models_of(project_id: int) -> list[ModelEndpoint]:
     return list(ModelEndpoint.objects.filter(project_id=project_id).order_by("name"))
+
+
+def endpoints_in(project_id: int) -> QuerySet[ModelEndpoint]:
+    return ModelEndpoint.objects.filter(project_id=project_id).select_related("project")

@@ -10,13 +10,14 @@ from rest_framework.response import Response
 
 from orchestrator.api import paging
 from orchestrator.api.base import Endpoint, actor_of, found, operation, page_url
-from orchestrator.api.climbs import climbs_in
 from orchestrator.api.shapes import page_of
-from orchestrator.api.trainings import trainings_in
+from orchestrator.climbs.queries import climbs_in
 from orchestrator.grading.hacking import acknowledge
 from orchestrator.grading.models import HackingAlarm
+from orchestrator.grading.queries import hacking_alarms
 from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.runs.queries import finite_or_none
+from orchestrator.trainings.project_queries import training_alarms, trainings_in
 from orchestrator.trainings.services import acknowledge_alarm
 from training.models import TrainingAlarm
 
@@ -40,12 +41,12 @@ class ClimbAlarms(Endpoint):
     @operation(page_of(AlarmAnswer), parameters=paging.PARAMETERS)
     def get(self, request: Request, project_id: int, climb_id: int) -> Response:
         """Signs that the rubric is gamed, newest first."""
-        climb = found(climbs_in(project_for_view(request.user, project_id)), pk=climb_id)
+        climb = found(climbs_in(project_for_view(request.user, project_id).pk), pk=climb_id)
         page = page_url(request, "climb", project_id, climb_id)
         return Response(
             paging.paged(
                 request,
-                HackingAlarm.objects.filter(climb=climb).select_related("acknowledged_by"),
+                hacking_alarms(climb.pk),
                 lambda rows: [_of_climb(row, page) for row in rows],
                 html_url=page,
             )
@@ -58,8 +59,8 @@ class ClimbAlarmSeen(Endpoint):
     @operation(AlarmAnswer, says="It comes back only if it grows.")
     def post(self, request: Request, project_id: int, climb_id: int, alarm_id: int) -> Response:
         """Says that a person has looked; safe to send twice. Editors."""
-        climb = found(climbs_in(project_for_edit(request.user, project_id)), pk=climb_id)
-        alarms = HackingAlarm.objects.filter(climb=climb).select_related("acknowledged_by")
+        climb = found(climbs_in(project_for_edit(request.user, project_id).pk), pk=climb_id)
+        alarms = hacking_alarms(climb.pk)
         acknowledge(actor=actor_of(request), alarm=found(alarms, pk=alarm_id))
         page = page_url(request, "climb", project_id, climb_id)
         return Response(_of_climb(found(alarms, pk=alarm_id), page))
@@ -71,12 +72,12 @@ class TrainingAlarms(Endpoint):
     @operation(page_of(AlarmAnswer), parameters=paging.PARAMETERS)
     def get(self, request: Request, project_id: int, job_id: int) -> Response:
         """Signs that the training goes wrong, newest first."""
-        job = found(trainings_in(project_for_view(request.user, project_id)), pk=job_id)
+        job = found(trainings_in(project_for_view(request.user, project_id).pk), pk=job_id)
         page = page_url(request, "training_job", project_id, job_id)
         return Response(
             paging.paged(
                 request,
-                TrainingAlarm.objects.filter(training_job=job).select_related("acknowledged_by"),
+                training_alarms(job.pk),
                 lambda rows: [_of_training(row, page) for row in rows],
                 html_url=page,
             )
@@ -89,10 +90,8 @@ class TrainingAlarmSeen(Endpoint):
     @operation(AlarmAnswer, says="It comes back after some steps if it is still so.")
     def post(self, request: Request, project_id: int, job_id: int, alarm_id: int) -> Response:
         """Says that a person has looked; safe to send twice. Editors."""
-        job = found(trainings_in(project_for_edit(request.user, project_id)), pk=job_id)
-        alarms = TrainingAlarm.objects.filter(training_job=job).select_related(
-            "acknowledged_by", "training_job__project"
-        )
+        job = found(trainings_in(project_for_edit(request.user, project_id).pk), pk=job_id)
+        alarms = training_alarms(job.pk)
         acknowledge_alarm(actor=actor_of(request), alarm=found(alarms, pk=alarm_id))
         page = page_url(request, "training_job", project_id, job_id)
         return Response(_of_training(found(alarms, pk=alarm_id), page))

@@ -11,7 +11,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from orchestrator.agents.models import ModelEndpoint
+from orchestrator.agents.queries import endpoints_in
 from orchestrator.api import following, idempotency, paging, steering, work
 from orchestrator.api.base import actor_of, api_url, chosen, found, operation, page_url, read
 from orchestrator.api.making import made_once
@@ -27,6 +27,7 @@ from orchestrator.review.alignment import (
     start_alignment,
     take_over,
 )
+from orchestrator.review.project_queries import alignments_in
 
 
 class AlignmentAnswer(TypedDict):
@@ -67,7 +68,7 @@ class _Alignment(steering.Steered):
 
     @staticmethod
     def work_in(project: Project) -> Any:
-        return alignments_in(project)
+        return alignments_in(project.pk)
 
     @staticmethod
     def told(request: Request, work: Any) -> Mapping[str, Any]:
@@ -80,7 +81,7 @@ class Alignments(OfRubric, _Alignment):
     @staticmethod
     def planned(actor: User, project: Project, asked: Mapping[str, Any]) -> Any:
         version = version_of(asked["rubric"], asked.get("version"))
-        endpoint = chosen(ModelEndpoint.objects.filter(project=project), "model", pk=asked["model"])
+        endpoint = chosen(endpoints_in(project.pk), "model", pk=asked["model"])
         return lambda: start_alignment(
             actor=actor,
             version=version,
@@ -138,19 +139,13 @@ class AlignmentTake(_Alignment):
     def post(self, request: Request, project_id: int, alignment_id: int) -> Response:
         """Puts the tested question into the rubric's draft. Editors."""
         project = project_for_edit(request.user, project_id)
-        alignment = found(alignments_in(project), pk=alignment_id)
+        alignment = found(alignments_in(project.pk), pk=alignment_id)
         return made_once(
             request,
             lambda: take_over(actor=actor_of(request), alignment=alignment),
             lambda draft: draft_answer(request, draft),
             status=200,
         )
-
-
-def alignments_in(project: Project) -> Any:
-    return Alignment.objects.filter(version__rubric__project=project).select_related(
-        "version__rubric__project", "job"
-    )
 
 
 def alignment_answer(request: Request, row: Alignment) -> AlignmentAnswer:

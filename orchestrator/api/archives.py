@@ -156,10 +156,10 @@ class ExportEvents(_Export):
     @following.documented
     def get(self, request: Request, project_id: int, export_id: int) -> HttpResponseBase:
         """How far it has come, or as it comes. Admins."""
-        transfer = self.export(request, project_id, export_id)
+        project = project_for_admin(request.user, project_id)
 
         def look() -> Mapping[str, Any]:
-            return export_answer(request, found(Transfer.objects.all(), pk=transfer.pk))
+            return export_answer(request, found(exports_of(project), pk=export_id))
 
         return following.states_answer(request, look)
 
@@ -228,10 +228,9 @@ class ImportEvents(_Import):
     @following.documented
     def get(self, request: Request, import_id: int) -> HttpResponseBase:
         """How far it has come, or as it comes."""
-        transfer = self.imported(request, import_id)
 
         def look() -> Mapping[str, Any]:
-            return import_answer(request, found(Transfer.objects.all(), pk=transfer.pk))
+            return import_answer(request, self.imported(request, import_id))
 
         return following.states_answer(request, look)
 

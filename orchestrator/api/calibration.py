@@ -22,7 +22,7 @@ from orchestrator.api.base import (
     read,
 )
 from orchestrator.api.making import made_once
-from orchestrator.api.rubrics import rubrics_in, version_of
+from orchestrator.api.rubrics import version_of
 from orchestrator.grading.policies import (
     MAX_MIN_LABELS,
     MAX_REASON,
@@ -32,15 +32,16 @@ from orchestrator.grading.policies import (
     policies_of,
     set_bar,
 )
+from orchestrator.grading.queries import rubrics_in
 from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.projects.models import Project
 from orchestrator.review.calibration import Calibration
 from orchestrator.review.calibration_labels import LONGEST_NOTE, label
 from orchestrator.review.calibration_queries import calibrations
 from orchestrator.review.models import Annotation
+from orchestrator.review.project_queries import queues_in
 from orchestrator.review.unlabelled import MOST_ADDED, enqueue_unlabelled
-from orchestrator.runs.models import Rollout
-from orchestrator.runs.queries import finite_or_none
+from orchestrator.runs.queries import finite_or_none, rollouts_in
 from rubrics.models import Rubric
 
 
@@ -132,7 +133,7 @@ class CalibrationDetail(Endpoint):
     def get(self, request: Request, project_id: int, rubric_id: int) -> Response:
         """Criterion by criterion, of the newest version or another."""
         project = project_for_view(request.user, project_id)
-        rubric = found(rubrics_in(project), pk=rubric_id)
+        rubric = found(rubrics_in(project.pk), pk=rubric_id)
         asked = read(CalibrationQuery, request.query_params)
         version = version_of(rubric, asked.get("version"))
         only = asked.get("criterion", "")
@@ -179,13 +180,13 @@ class CriterionPolicyDetail(Endpoint):
     def get(self, request: Request, project_id: int, rubric_id: int, criterion: str) -> Response:
         """Whether anything may learn from a criterion."""
         project = project_for_view(request.user, project_id)
-        return _policy(request, found(rubrics_in(project), pk=rubric_id), criterion)
+        return _policy(request, found(rubrics_in(project.pk), pk=rubric_id), criterion)
 
     @operation(PolicyAnswer, body=PolicyChange, parameters=[editing.PARAMETER])
     def put(self, request: Request, project_id: int, rubric_id: int, criterion: str) -> Response:
         """Bars it from being learned from, or takes that back; from the next run on. Editors."""
         project = project_for_edit(request.user, project_id)
-        rubric = found(rubrics_in(project), pk=rubric_id)
+        rubric = found(rubrics_in(project.pk), pk=rubric_id)
         asked = read(PolicyChange, request.data)
         decide = bar_criterion if asked["is_barred"] else allow_criterion
         with transaction.atomic():
@@ -211,11 +212,10 @@ class CalibrationLabels(Endpoint):
     def post(self, request: Request, project_id: int, rubric_id: int) -> Response:
         """Says what one holds of a rollout, outside any queue. Editors."""
         project = project_for_edit(request.user, project_id)
-        rubric = found(rubrics_in(project).select_related("project"), pk=rubric_id)
+        rubric = found(rubrics_in(project.pk), pk=rubric_id)
         asked = read(NewLabel, request.data)
         version = version_of(rubric, asked.get("version"))
-        rollouts = Rollout.everything.filter(run__project=project).select_related("run")
-        rollout = chosen(rollouts, "rollout", pk=asked["rollout"])
+        rollout = chosen(rollouts_in(project.pk), "rollout", pk=asked["rollout"])
 
         def keep() -> Annotation:
             return label(
@@ -247,12 +247,12 @@ class CalibrationLabelling(Endpoint):
     def post(self, request: Request, project_id: int, rubric_id: int) -> Response:
         """Puts rollouts that nobody has marked into a review queue. Editors."""
         project = project_for_edit(request.user, project_id)
-        rubric = found(rubrics_in(project).select_related("project"), pk=rubric_id)
+        rubric = found(rubrics_in(project.pk), pk=rubric_id)
         asked = read(NewLabelling, request.data)
         version = version_of(rubric, asked.get("version"))
         queue = None
         if "queue" in asked:
-            queue = chosen(review.queues_in(project), "queue", pk=asked["queue"])
+            queue = chosen(queues_in(project.pk), "queue", pk=asked["queue"])
 
         def enqueue() -> Response:
             done = enqueue_unlabelled(
@@ -263,7 +263,7 @@ class CalibrationLabelling(Endpoint):
                 queue=queue,
                 name=asked["name"],
             )
-            fresh = found(review.queues_in(project), pk=done.queue.pk)
+            fresh = found(queues_in(project.pk), pk=done.queue.pk)
             told = review.queue_answer(request, fresh)
             answer: EnqueuedAnswer = {
                 "queue": told,

@@ -12,14 +12,15 @@ from rest_framework.response import Response
 
 from orchestrator.api import following, idempotency, paging, steering
 from orchestrator.api.base import Endpoint, actor_of, api_url, created, found, operation, page_url
-from orchestrator.api.environments import versions_in
 from orchestrator.api.shapes import page_of
+from orchestrator.environments.conformance.queries import checks_in
 from orchestrator.environments.conformance.services import (
     OPEN_STATES,
     cancel_check,
     check_environment,
 )
 from orchestrator.environments.models import EnvironmentCheck
+from orchestrator.environments.queries import versions_in
 from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.projects.models import Project
 
@@ -51,7 +52,7 @@ class _Check(steering.Steered):
 
     @staticmethod
     def work_in(project: Project) -> Any:
-        return checks_in(project)
+        return checks_in(project.pk)
 
     @staticmethod
     def told(request: Request, work: Any) -> Mapping[str, Any]:
@@ -65,11 +66,11 @@ class EnvironmentChecks(Endpoint):
     def get(self, request: Request, project_id: int, slug: str, number: int) -> Response:
         """The checks of a version, newest first."""
         project = project_for_view(request.user, project_id)
-        version = found(versions_in(project), environment__slug=slug, number=number)
+        version = found(versions_in(project.pk), environment__slug=slug, number=number)
         return Response(
             paging.paged(
                 request,
-                checks_in(project).filter(version=version),
+                checks_in(project.pk).filter(version=version),
                 lambda rows: [check_answer(request, row) for row in rows],
                 html_url=page_url(request, "environment_checks", project.pk, slug),
             )
@@ -84,7 +85,7 @@ class EnvironmentChecks(Endpoint):
     def post(self, request: Request, project_id: int, slug: str, number: int) -> Response:
         """Checks that the environment does what an environment must. Editors."""
         project = project_for_edit(request.user, project_id)
-        version = found(versions_in(project), environment__slug=slug, number=number)
+        version = found(versions_in(project.pk), environment__slug=slug, number=number)
 
         def start() -> Response:
             check = check_environment(actor=actor_of(request), version=version)
@@ -116,11 +117,6 @@ class EnvironmentCheckAction(steering.Action, _Check):
     def post(self, request: Request, project_id: int, check_id: int, action: str) -> Response:
         """Ends a check; one that has ended stays as it is. Editors."""
         return self.done(request, project_id, check_id, action)
-
-
-def checks_in(project: Project) -> Any:
-    checks = EnvironmentCheck.objects.filter(version__environment__project=project)
-    return checks.select_related("version__environment", "job").prefetch_related("results")
 
 
 def check_answer(request: Request, check: EnvironmentCheck) -> CheckAnswer:

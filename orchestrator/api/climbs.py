@@ -24,7 +24,7 @@ from orchestrator.api.base import (
 from orchestrator.api.shapes import page_of
 from orchestrator.climbs import services
 from orchestrator.climbs.models import Climb, Rung
-from orchestrator.climbs.queries import claim, list_climbs
+from orchestrator.climbs.queries import claim, climbs_in
 from orchestrator.climbs.settings import ClimbSettings
 from orchestrator.climbs.turns import CHOICES, overrule
 from orchestrator.projects.access import project_for_edit
@@ -88,7 +88,7 @@ class _Climb(steering.Steered):
 
     @staticmethod
     def work_in(project: Project) -> Any:
-        return climbs_in(project)
+        return climbs_in(project.pk)
 
     @staticmethod
     def told(request: Request, work: Any) -> Mapping[str, Any]:
@@ -152,11 +152,13 @@ class ClimbOverrule(_Climb):
     def post(self, request: Request, project_id: int, climb_id: int) -> Response:
         """Decides the next turn instead of the plateau rule. Editors."""
         project = project_for_edit(request.user, project_id)
-        climb = found(climbs_in(project), pk=climb_id)
+        climb = found(climbs_in(project.pk), pk=climb_id)
         asked = read(Overrule, request.data)
         with conflicts():
             overrule(actor=actor_of(request), climb=climb, next=asked["next"])
-        return Response(climb_answer(request, found(climbs_in(project), pk=climb_id)), status=202)
+        return Response(
+            climb_answer(request, found(climbs_in(project.pk), pk=climb_id)), status=202
+        )
 
 
 class ClimbEvents(steering.Events, _Climb):
@@ -168,13 +170,6 @@ class ClimbEvents(steering.Events, _Climb):
     def get(self, request: Request, project_id: int, climb_id: int) -> HttpResponseBase:
         """What it has told so far, or as it tells it."""
         return self.answered(request, project_id, climb_id)
-
-
-def climbs_in(project: Project) -> Any:
-    return list_climbs(project.pk).select_related("project", "search", "training_job", *_REFERENCES)
-
-
-_REFERENCES = ("environment_version__environment", "rubric_version__rubric", "model")
 
 
 def climb_answer(request: Request, climb: Climb) -> ClimbAnswer:

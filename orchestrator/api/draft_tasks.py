@@ -13,12 +13,12 @@ from rest_framework.response import Response
 
 from orchestrator.api import editing, paging
 from orchestrator.api.base import Endpoint, actor_of, api_url, found, operation, page_url, read
-from orchestrator.api.drafts import EnvironmentDraftAnswer, drafted, drafts_in, editable, held
+from orchestrator.api.drafts import EnvironmentDraftAnswer, drafted, editable, held
 from orchestrator.api.shapes import page_of
 from orchestrator.environments.authoring import tasks
 from orchestrator.environments.authoring.content import content_of, digest_of
 from orchestrator.environments.authoring.export import record_of
-from orchestrator.environments.authoring.queries import draft_task, draft_tasks
+from orchestrator.environments.authoring.queries import draft_task, draft_tasks, drafts_in
 from orchestrator.environments.authoring.rows import read_rows
 from orchestrator.environments.kinds import KINDS
 from orchestrator.environments.models import DraftTask, EnvironmentDraft, Split
@@ -74,7 +74,7 @@ class DraftTasks(Endpoint):
     def get(self, request: Request, project_id: int, slug: str) -> Response:
         """The tasks of a draft, in the order they were added. Editors."""
         project = project_for_edit(request.user, project_id)
-        draft = found(drafts_in(project), environment__slug=slug)
+        draft = found(drafts_in(project.pk), environment__slug=slug)
         asked = read(DraftTasksQuery, request.query_params)
         rows = draft_tasks(
             draft, split=asked.get("split", ""), family=asked.get("group"), text=asked.get("q", "")
@@ -97,8 +97,8 @@ class DraftTaskDetail(Endpoint):
     def get(self, request: Request, project_id: int, slug: str, key: str) -> Response:
         """One task of the draft. Editors."""
         project = project_for_edit(request.user, project_id)
-        draft = found(drafts_in(project), environment__slug=slug)
-        row = found(DraftTask.objects.filter(draft=draft), key=key)
+        draft = found(drafts_in(project.pk), environment__slug=slug)
+        row = found(draft_tasks(draft), key=key)
         return editing.tagged(request, task_answer(request, draft, row), editable(draft))
 
     @operation(DraftTaskAnswer, body=DraftTaskContent, parameters=[editing.PARAMETER])
@@ -116,7 +116,7 @@ class DraftTaskDetail(Endpoint):
                 key=known.key if known else "",
                 seen=digest_of(content_of(known)) if known else "",
             )
-        draft = found(drafts_in(project), environment__slug=slug)
+        draft = found(drafts_in(project.pk), environment__slug=slug)
         return editing.tagged(request, task_answer(request, draft, saved), editable(draft))
 
     @operation(None, parameters=[editing.PARAMETER], status=204, says="Gone from the draft.")
@@ -124,7 +124,7 @@ class DraftTaskDetail(Endpoint):
         """Deletes it; the newest change can be taken back. Editors."""
         project = project_for_edit(request.user, project_id)
         with held(request, project, slug) as draft:
-            row = found(DraftTask.objects.filter(draft=draft), key=key)
+            row = found(draft_tasks(draft), key=key)
             tasks.delete_tasks(actor=actor_of(request), draft=draft, keys=[row.key])
         return Response(status=204)
 
@@ -149,7 +149,7 @@ class DraftTasksChange(Endpoint):
                 tasks.duplicate_tasks(**common)
             else:
                 tasks.delete_tasks(**common)
-        return drafted(request, found(drafts_in(project), environment__slug=slug))
+        return drafted(request, found(drafts_in(project.pk), environment__slug=slug))
 
 
 class DraftSplit(Endpoint):
@@ -164,7 +164,7 @@ class DraftSplit(Endpoint):
             tasks.assign_splits(
                 actor=actor_of(request), draft=draft, revision=draft.revision, **asked
             )
-        return drafted(request, found(drafts_in(project), environment__slug=slug))
+        return drafted(request, found(drafts_in(project.pk), environment__slug=slug))
 
 
 def _read_task(draft: EnvironmentDraft, row: Mapping[str, Any]) -> NewTask:

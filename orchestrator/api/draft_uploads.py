@@ -12,11 +12,12 @@ from rest_framework.response import Response
 
 from orchestrator.api import editing, idempotency, paging, work
 from orchestrator.api.base import Endpoint, actor_of, api_url, found, operation, page_url, read
-from orchestrator.api.drafts import EnvironmentDraftAnswer, drafted, drafts_in, held
+from orchestrator.api.drafts import EnvironmentDraftAnswer, drafted, held
 from orchestrator.api.errors import Conflict
 from orchestrator.api.making import made_once
 from orchestrator.api.shapes import page_of
 from orchestrator.environments.authoring import uploads
+from orchestrator.environments.authoring.queries import drafts_in, uploads_in
 from orchestrator.environments.models import Split, TaskUpload
 from orchestrator.environments.models.drafts import UploadState
 from orchestrator.projects.access import project_for_edit
@@ -70,11 +71,11 @@ class DraftUploads(Endpoint):
     def get(self, request: Request, project_id: int, slug: str) -> Response:
         """Files that were read for the draft, newest first. Editors."""
         project = project_for_edit(request.user, project_id)
-        draft = found(drafts_in(project), environment__slug=slug)
+        draft = found(drafts_in(project.pk), environment__slug=slug)
         return Response(
             paging.paged(
                 request,
-                uploads_in(project).filter(draft=draft),
+                uploads_in(project.pk).filter(draft=draft),
                 lambda rows: [upload_answer(request, row) for row in rows],
                 html_url=page_url(request, "draft_upload", project.pk, slug),
             )
@@ -90,7 +91,7 @@ class DraftUploads(Endpoint):
     def post(self, request: Request, project_id: int, slug: str) -> Response:
         """Reads a table of tasks, CSV or JSON lines. Editors."""
         project = project_for_edit(request.user, project_id)
-        draft = found(drafts_in(project), environment__slug=slug)
+        draft = found(drafts_in(project.pk), environment__slug=slug)
         asked = read(NewUpload, request.data)
         content = _content(asked)
         if problem := uploads.too_large(len(content)):
@@ -144,17 +145,11 @@ class DraftUploadApply(Endpoint):
                 mode=asked["mode"],
                 revision=draft.revision,
             )
-        return drafted(request, found(drafts_in(project), environment__slug=slug))
-
-
-def uploads_in(project: Project) -> Any:
-    rows = TaskUpload.objects.filter(draft__environment__project=project)
-    return rows.select_related("draft__environment__project")
+        return drafted(request, found(drafts_in(project.pk), environment__slug=slug))
 
 
 def _found(project: Project, slug: str, upload_id: int) -> TaskUpload:
-    upload: TaskUpload = found(uploads_in(project), draft__environment__slug=slug, pk=upload_id)
-    return upload
+    return found(uploads_in(project.pk), draft__environment__slug=slug, pk=upload_id)
 
 
 def _content(asked: dict[str, Any]) -> bytes:

@@ -28,15 +28,21 @@ from orchestrator.api.base import (
     page_url,
     read,
 )
-from orchestrator.api.environments import VersionAnswer, environments_in, version_answers
+from orchestrator.api.environments import VersionAnswer, version_answers
 from orchestrator.api.making import made_once
 from orchestrator.environments.authoring import drafts
 from orchestrator.environments.authoring.publish import problems_of, publish
-from orchestrator.environments.authoring.queries import draft_counts, version_numbered
+from orchestrator.environments.authoring.queries import (
+    draft_counts,
+    drafts_in,
+    newest_version,
+    version_numbered,
+)
 from orchestrator.environments.authoring.undo import undo_last
 from orchestrator.environments.kinds import KINDS
 from orchestrator.environments.models import EnvironmentDraft
 from orchestrator.environments.packages.services import KINDS_BY_REGISTRATION
+from orchestrator.environments.queries import environments_in
 from orchestrator.projects.access import project_for_edit
 from orchestrator.projects.models import Project
 
@@ -133,7 +139,7 @@ class EnvironmentDraftDetail(Endpoint):
     def get(self, request: Request, project_id: int, slug: str) -> Response:
         """What is being written; 404 while nothing is. Editors: it holds what solves its tasks."""
         project = project_for_edit(request.user, project_id)
-        return drafted(request, found(drafts_in(project), environment__slug=slug))
+        return drafted(request, found(drafts_in(project.pk), environment__slug=slug))
 
     @operation(
         EnvironmentDraftAnswer,
@@ -145,12 +151,12 @@ class EnvironmentDraftDetail(Endpoint):
     def post(self, request: Request, project_id: int, slug: str) -> Response:
         """Begins a draft with the content of a version. Editors."""
         project = project_for_edit(request.user, project_id)
-        environment = found(environments_in(project).select_related("project"), slug=slug)
+        environment = found(environments_in(project.pk), slug=slug)
         number = read(EnvironmentDraftStart, request.data)
         version = (
             version_numbered(environment, number["version"])
             if number
-            else environment.versions.order_by("-number").first()
+            else newest_version(environment)
         )
         if number and version is None:
             raise ValidationError({"version": ["names no version of this environment"]})
@@ -159,7 +165,7 @@ class EnvironmentDraftDetail(Endpoint):
             lambda: drafts.start_draft(
                 actor=actor_of(request), environment=environment, version=version
             ),
-            lambda draft: draft_answer(request, found(drafts_in(project), pk=draft.pk)),
+            lambda draft: draft_answer(request, found(drafts_in(project.pk), pk=draft.pk)),
         )
 
     @operation(EnvironmentDraftAnswer, body=EnvironmentDraftChange, parameters=[editing.PARAMETER])
@@ -174,7 +180,7 @@ class EnvironmentDraftDetail(Endpoint):
                 seen=drafts.settings_digest(draft),
                 values={name: getattr(draft, name) for name in drafts.FIELDS} | asked,
             )
-        return drafted(request, found(drafts_in(project), environment__slug=slug))
+        return drafted(request, found(drafts_in(project.pk), environment__slug=slug))
 
     @operation(None, parameters=[editing.PARAMETER], status=204, says="Gone; versions stay.")
     def delete(self, request: Request, project_id: int, slug: str) -> Response:
@@ -194,7 +200,7 @@ class EnvironmentDraftUndo(Endpoint):
         project = project_for_edit(request.user, project_id)
         with held(request, project, slug) as draft:
             undo_last(actor=actor_of(request), draft=draft, revision=draft.revision)
-        return drafted(request, found(drafts_in(project), environment__slug=slug))
+        return drafted(request, found(drafts_in(project.pk), environment__slug=slug))
 
 
 class EnvironmentDraftPublish(Endpoint):
@@ -226,17 +232,11 @@ class EnvironmentDraftPublish(Endpoint):
         return idempotency.once(request, make)
 
 
-def drafts_in(project: Project) -> Any:
-    return EnvironmentDraft.objects.filter(environment__project=project).select_related(
-        "environment__project", "base", "updated_by"
-    )
-
-
 @contextmanager
 def held(request: Request, project: Project, slug: str) -> Iterator[EnvironmentDraft]:
     """The draft, locked, once the request has named its revision."""
     with transaction.atomic():
-        rows = drafts_in(project).select_for_update(of=("self",))
+        rows = drafts_in(project.pk).select_for_update(of=("self",))
         draft: EnvironmentDraft = found(rows, environment__slug=slug)
         editing.require_match(request, editable(draft))
         yield draft

@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from orchestrator.agents.models import EndpointKind, ModelEndpoint
+from orchestrator.agents.queries import endpoints_in
 from orchestrator.agents.services import (
     NewEndpoint,
     add_bundled_endpoint,
@@ -33,7 +34,6 @@ from orchestrator.api.base import (
 )
 from orchestrator.api.shapes import page_of
 from orchestrator.projects.access import project_for_edit, project_for_view
-from orchestrator.projects.models import Project
 
 
 class ModelAnswer(TypedDict):
@@ -92,7 +92,7 @@ class Models(Endpoint):
         return Response(
             paging.paged(
                 request,
-                models_in(project),
+                endpoints_in(project.pk),
                 lambda rows: [model_answer(request, row) for row in rows],
                 html_url=page_url(request, "models", project.pk),
                 newest_first=False,
@@ -129,14 +129,14 @@ class ModelDetail(Endpoint):
     def get(self, request: Request, project_id: int, model_id: int) -> Response:
         """One model."""
         project = project_for_view(request.user, project_id)
-        return told(request, found(models_in(project), pk=model_id))
+        return told(request, found(endpoints_in(project.pk), pk=model_id))
 
     @operation(ModelAnswer, body=ModelChange, parameters=[editing.PARAMETER])
     def patch(self, request: Request, project_id: int, model_id: int) -> Response:
         """Makes it the project's judge, or no longer. Editors."""
         project = project_for_edit(request.user, project_id)
         with transaction.atomic():
-            endpoint = found(models_in(project).select_for_update(of=("self",)), pk=model_id)
+            endpoint = found(endpoints_in(project.pk).select_for_update(of=("self",)), pk=model_id)
             asked = read(ModelChange, request.data)
             editing.require_match(request, {"is_judge": endpoint.is_judge})
             choose_judge(actor=actor_of(request), endpoint=endpoint, is_judge=asked["is_judge"])
@@ -147,14 +147,10 @@ class ModelDetail(Endpoint):
     def delete(self, request: Request, project_id: int, model_id: int) -> Response:
         """Only while no run names it. Editors."""
         project = project_for_edit(request.user, project_id)
-        endpoint = found(models_in(project), pk=model_id)
+        endpoint = found(endpoints_in(project.pk), pk=model_id)
         with conflicts():
             remove_endpoint(actor=actor_of(request), endpoint=endpoint)
         return Response(status=204)
-
-
-def models_in(project: Project) -> Any:
-    return ModelEndpoint.objects.filter(project=project).select_related("project")
 
 
 def told(request: Request, endpoint: ModelEndpoint) -> Response:

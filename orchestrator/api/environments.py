@@ -34,10 +34,15 @@ from orchestrator.environments.models import (
     Split,
     Task,
 )
-from orchestrator.environments.queries import list_tasks, task_counts
+from orchestrator.environments.queries import (
+    environments_in,
+    environments_with_versions,
+    list_tasks,
+    task_counts,
+    versions_in,
+)
 from orchestrator.environments.services import connect_environment
 from orchestrator.projects.access import project_for_edit, project_for_view
-from orchestrator.projects.models import Project
 
 MOST_TASKS = 50_000
 MOST_ZIP = 90 * 2**20
@@ -139,7 +144,7 @@ class Environments(Endpoint):
         return Response(
             paging.paged(
                 request,
-                environments_in(project),
+                environments_with_versions(project.pk),
                 lambda rows: [environment_answer(request, row) for row in rows],
                 html_url=page_url(request, "environments", project.pk),
                 newest_first=False,
@@ -218,14 +223,14 @@ class EnvironmentDetail(Endpoint):
     def get(self, request: Request, project_id: int, slug: str) -> Response:
         """One environment."""
         project = project_for_view(request.user, project_id)
-        return _told(request, found(environments_in(project), slug=slug))
+        return _told(request, found(environments_with_versions(project.pk), slug=slug))
 
     @operation(EnvironmentAnswer, body=EnvironmentChange, parameters=[editing.PARAMETER])
     def patch(self, request: Request, project_id: int, slug: str) -> Response:
         """Name and text for people; the slug stays. Editors."""
         project = project_for_edit(request.user, project_id)
         with transaction.atomic():
-            rows = Environment.objects.filter(project=project).select_for_update()
+            rows = environments_in(project.pk).select_for_update(of=("self",))
             environment = found(rows, slug=slug)
             asked = read(EnvironmentChange, request.data)
             editing.require_match(request, editable(environment))
@@ -235,13 +240,13 @@ class EnvironmentDetail(Endpoint):
                 name=asked.get("name", environment.name),
                 description=asked.get("about", environment.description),
             )
-        return _told(request, found(environments_in(project), slug=slug))
+        return _told(request, found(environments_with_versions(project.pk), slug=slug))
 
     @operation(None, status=204, says="Gone.")
     def delete(self, request: Request, project_id: int, slug: str) -> Response:
         """Only while nothing has used it. Editors."""
         project = project_for_edit(request.user, project_id)
-        environment = found(environments_in(project), slug=slug)
+        environment = found(environments_in(project.pk), slug=slug)
         delete_environment(actor=actor_of(request), environment=environment)
         return Response(status=204)
 
@@ -253,11 +258,11 @@ class EnvironmentVersions(Endpoint):
     def get(self, request: Request, project_id: int, slug: str) -> Response:
         """The published versions, newest first."""
         project = project_for_view(request.user, project_id)
-        environment = found(environments_in(project), slug=slug)
+        environment = found(environments_in(project.pk), slug=slug)
         return Response(
             paging.paged(
                 request,
-                versions_in(project).filter(environment=environment),
+                versions_in(project.pk).filter(environment=environment),
                 lambda rows: version_answers(request, project.pk, rows),
                 html_url=page_url(request, "environment", project.pk, slug),
             )
@@ -271,7 +276,7 @@ class EnvironmentVersionDetail(Endpoint):
     def get(self, request: Request, project_id: int, slug: str, number: int) -> Response:
         """One version."""
         project = project_for_view(request.user, project_id)
-        version = found(versions_in(project), environment__slug=slug, number=number)
+        version = found(versions_in(project.pk), environment__slug=slug, number=number)
         return Response(version_answers(request, project.pk, [version])[0])
 
 
@@ -282,7 +287,7 @@ class EnvironmentTasks(Endpoint):
     def get(self, request: Request, project_id: int, slug: str, number: int) -> Response:
         """The tasks of a version, without what would solve them."""
         project = project_for_view(request.user, project_id)
-        version = found(versions_in(project), environment__slug=slug, number=number)
+        version = found(versions_in(project.pk), environment__slug=slug, number=number)
         asked = read(TasksQuery, request.query_params)
         return Response(
             paging.paged(
@@ -293,15 +298,6 @@ class EnvironmentTasks(Endpoint):
                 newest_first=False,
             )
         )
-
-
-def environments_in(project: Project) -> Any:
-    return Environment.objects.filter(project=project).prefetch_related("versions")
-
-
-def versions_in(project: Project) -> Any:
-    versions = EnvironmentVersion.objects.filter(environment__project=project)
-    return versions.select_related("environment")
 
 
 def editable(environment: Environment) -> dict[str, Any]:

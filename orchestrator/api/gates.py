@@ -17,6 +17,7 @@ from rest_framework.response import Response
 from optimizer.harness import Harness
 from optimizer.models import HarnessVersion
 from orchestrator.agents.models import ModelEndpoint
+from orchestrator.agents.queries import endpoints_in
 from orchestrator.api import following, idempotency, paging, parts, steering, work
 from orchestrator.api.base import (
     api_url,
@@ -31,12 +32,12 @@ from orchestrator.gates import services
 from orchestrator.gates.errors import GateRefused
 from orchestrator.gates.models import Gate, GateState
 from orchestrator.gates.policy import MAX_ROLLOUTS, Policy, PolicyInvalid
-from orchestrator.gates.queries import gates_in, plan_of, spent_by
+from orchestrator.gates.queries import gates_in, harnesses_named, plan_of, run_ids_of, spent_by
+from orchestrator.grading.queries import rubrics_in
 from orchestrator.harnesses.services import add_harness
 from orchestrator.harnesses.uploads import harness_of_zip
 from orchestrator.projects.models import Project, User
 from orchestrator.searches.releases import current
-from rubrics.models import Rubric
 
 FORMS = ("ref", "files", "zip", "released")
 
@@ -293,13 +294,7 @@ def _harness(
 
 
 def _harness_of_ref(project: Project, field: str, ref: str) -> HarnessVersion:
-    versions = HarnessVersion.objects.filter(project=project)
-    if ref.isdecimal() and ref.isascii() and len(ref) < 16:
-        by_id = versions.filter(pk=int(ref)).first()
-        if by_id is not None:
-            return by_id
-    begin = ref.removeprefix("h_").lower()
-    matches = list(versions.filter(sha256__startswith=begin)[:2]) if len(begin) >= 8 else []
+    matches = harnesses_named(project.pk, ref)
     if len(matches) != 1:
         word = "more than one harness" if matches else "no harness"
         raise GateRefused(
@@ -311,12 +306,12 @@ def _harness_of_ref(project: Project, field: str, ref: str) -> HarnessVersion:
 
 
 def _model(project: Project, field: str, told: str) -> ModelEndpoint:
-    found: ModelEndpoint = _named(ModelEndpoint.objects.filter(project=project), field, told)
+    found: ModelEndpoint = _named(endpoints_in(project.pk), field, told)
     return found
 
 
 def _rubric(project: Project, told: str) -> int:
-    return int(_named(Rubric.objects.filter(project=project), "rubric", told).pk)
+    return int(_named(rubrics_in(project.pk), "rubric", told).pk)
 
 
 def _named(query: Any, field: str, told: str) -> Any:
@@ -367,7 +362,7 @@ def gate_answer(request: Request, gate: Gate) -> GateAnswer:
         "baseline_model": parts.model_ref(gate.baseline_model),
         "policy": gate.policy,
         "source": gate.source,
-        "run_ids": list(gate.gate_runs.values_list("run_id", flat=True)),
+        "run_ids": run_ids_of(gate),
         "created_at": gate.created_at,
         "started_at": gate.started_at,
         "ended_at": gate.ended_at,

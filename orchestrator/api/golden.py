@@ -21,7 +21,6 @@ from orchestrator.api.base import (
     read,
 )
 from orchestrator.api.making import made_once
-from orchestrator.api.rubrics import rubrics_in
 from orchestrator.api.shapes import page_of
 from orchestrator.grading.golden import (
     MAX_NAME,
@@ -33,11 +32,11 @@ from orchestrator.grading.golden import (
     run_golden,
 )
 from orchestrator.grading.models import GoldenCase, GoldenExpectation
+from orchestrator.grading.queries import golden_in, rubrics_in
 from orchestrator.grading.writing import writing_of
 from orchestrator.projects.access import project_for_edit, project_for_view
-from orchestrator.projects.models import Project
 from orchestrator.runs.models import Rollout
-from orchestrator.runs.queries import finite_or_none
+from orchestrator.runs.queries import finite_or_none, rollouts_to_read
 
 
 class GoldenAnswer(TypedDict):
@@ -101,11 +100,11 @@ class GoldenCases(Endpoint):
     def get(self, request: Request, project_id: int, rubric_id: int) -> Response:
         """The golden cases of a rubric, in the order they were added."""
         project = project_for_view(request.user, project_id)
-        rubric = found(rubrics_in(project), pk=rubric_id)
+        rubric = found(rubrics_in(project.pk), pk=rubric_id)
         return Response(
             paging.paged(
                 request,
-                golden_in(project).filter(rubric=rubric),
+                golden_in(project.pk).filter(rubric=rubric),
                 lambda rows: [golden_answer(request, row) for row in rows],
                 html_url=page_url(request, "rubric_golden", project.pk, rubric.pk),
                 newest_first=False,
@@ -118,7 +117,7 @@ class GoldenCases(Endpoint):
     def post(self, request: Request, project_id: int, rubric_id: int) -> Response:
         """Keeps a case: a copy of a rollout, or of what is sent. Editors."""
         project = project_for_edit(request.user, project_id)
-        rubric = found(rubrics_in(project), pk=rubric_id)
+        rubric = found(rubrics_in(project.pk), pk=rubric_id)
         asked = read(NewGolden, request.data)
         common: dict[str, Any] = {
             "actor": actor_of(request),
@@ -127,12 +126,7 @@ class GoldenCases(Endpoint):
         }
         rollout: Rollout | None = None
         if "rollout" in asked:
-            rollouts = Rollout.everything.filter(run__project=project)
-            rollout = chosen(
-                rollouts.select_related("task", "stream", "run__rubric_version__rubric"),
-                "rollout",
-                pk=asked["rollout"],
-            )
+            rollout = chosen(rollouts_to_read(project.pk), "rollout", pk=asked["rollout"])
 
         def keep() -> GoldenCase:
             if rollout is not None:
@@ -149,13 +143,13 @@ class GoldenDetail(Endpoint):
     def get(self, request: Request, project_id: int, case_id: int) -> Response:
         """One case."""
         project = project_for_view(request.user, project_id)
-        return Response(golden_answer(request, found(golden_in(project), pk=case_id)))
+        return Response(golden_answer(request, found(golden_in(project.pk), pk=case_id)))
 
     @operation(None, status=204, says="Removed.")
     def delete(self, request: Request, project_id: int, case_id: int) -> Response:
         """Removes it. Editors."""
         project = project_for_edit(request.user, project_id)
-        remove_case(actor=actor_of(request), case=found(golden_in(project), pk=case_id))
+        remove_case(actor=actor_of(request), case=found(golden_in(project.pk), pk=case_id))
         return Response(status=204)
 
 
@@ -169,7 +163,7 @@ class GoldenTrial(Endpoint):
         Takes as long as grading takes, at most two minutes; changes nothing.
         """
         project = project_for_edit(request.user, project_id)
-        rubric = found(rubrics_in(project), pk=rubric_id)
+        rubric = found(rubrics_in(project.pk), pk=rubric_id)
         asked = read(GoldenTry, request.data)
         writing = writing_of(rubric)
         report = run_golden(
@@ -184,10 +178,6 @@ class GoldenTrial(Endpoint):
             "html_url": page_url(request, "rubric_golden", project.pk, rubric.pk),
         }
         return Response(answer)
-
-
-def golden_in(project: Project) -> Any:
-    return GoldenCase.objects.filter(rubric__project=project).select_related("rubric")
 
 
 def golden_answer(request: Request, case: GoldenCase) -> GoldenAnswer:

@@ -24,7 +24,7 @@ from orchestrator.api.base import (
     read,
 )
 from orchestrator.api.shapes import page_of
-from orchestrator.harnesses.queries import contents_of
+from orchestrator.harnesses.queries import contents_of, harness_versions_in
 from orchestrator.harnesses.services import add_harness, rename_harness
 from orchestrator.harnesses.uploads import harness_of_zip
 from orchestrator.projects.access import project_for_edit, project_for_view
@@ -84,7 +84,7 @@ class Harnesses(Endpoint):
         return Response(
             paging.paged(
                 request,
-                HarnessVersion.objects.filter(project=project),
+                harness_versions_in(project.pk),
                 lambda rows: [harness_row(request, row) for row in rows],
                 html_url=page_url(request, "harnesses", project.pk),
             )
@@ -123,7 +123,7 @@ class HarnessDetail(Endpoint):
     def get(self, request: Request, project_id: int, harness_id: int) -> Response:
         """One harness with its texts."""
         project = project_for_view(request.user, project_id)
-        version = found(HarnessVersion.objects.filter(project=project), pk=harness_id)
+        version = found(harness_versions_in(project.pk), pk=harness_id)
         answer = harness_answer(request, version)
         return editing.tagged(request, answer, {"label": version.label})
 
@@ -132,7 +132,7 @@ class HarnessDetail(Endpoint):
         """Gives it another label; its content never changes. Editors."""
         project = project_for_edit(request.user, project_id)
         with transaction.atomic():
-            versions = HarnessVersion.objects.filter(project=project).select_for_update()
+            versions = harness_versions_in(project.pk).select_for_update()
             version = found(versions, pk=harness_id)
             asked = read(HarnessLabel, request.data)
             editing.require_match(request, {"label": version.label})

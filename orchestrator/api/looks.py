@@ -11,11 +11,12 @@ from rest_framework.response import Response
 
 from orchestrator.api import following, idempotency
 from orchestrator.api.base import Endpoint, actor_of, api_url, found, operation, page_url
-from orchestrator.api.trainings import checkpoints_in
 from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.projects.models import Project
 from orchestrator.runs.models import Rollout
+from orchestrator.runs.queries import rollouts_in
 from orchestrator.trainings import lens
+from orchestrator.trainings.project_queries import checkpoints_in
 from training.models import Checkpoint
 
 OPEN = ("queued", "running")
@@ -94,10 +95,8 @@ class TokenLookEvents(Endpoint):
 
 
 def _pair(project: Project, rollout_id: int, job_id: int, step: int) -> tuple[Rollout, Checkpoint]:
-    rollouts = Rollout.everything.filter(run__project=project).select_related("run__project")
-    rollout = found(rollouts, pk=rollout_id)
-    checkpoint: Checkpoint = found(checkpoints_in(project), training_job_id=job_id, step=step)
-    return rollout, checkpoint
+    rollout = found(rollouts_in(project.pk), pk=rollout_id)
+    return rollout, found(checkpoints_in(project.pk), training_job_id=job_id, step=step)
 
 
 def _answer(request: Request, rollout: Rollout, checkpoint: Checkpoint) -> TokenLookAnswer:

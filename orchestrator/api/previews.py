@@ -11,14 +11,12 @@ from rest_framework.response import Response
 
 from orchestrator.api import work
 from orchestrator.api.base import Endpoint, chosen, found, operation, page_url, read
-from orchestrator.api.golden import golden_in
-from orchestrator.api.rubrics import rubrics_in
 from orchestrator.grading.preview import Line, preview
+from orchestrator.grading.queries import golden_in, rubrics_in
 from orchestrator.grading.writing import writing_of
 from orchestrator.projects.access import project_for_edit
 from orchestrator.projects.models import Project
-from orchestrator.runs.models import Rollout
-from orchestrator.runs.queries import finite_or_none
+from orchestrator.runs.queries import finite_or_none, rollouts_to_read
 from orchestrator.runs.transcripts import transcript_of
 from rubrics.transcript_codec import from_json
 from rubrics.types import Transcript
@@ -70,7 +68,7 @@ class RubricPreview(Endpoint):
         Takes as long as grading takes; changes nothing.
         """
         project = project_for_edit(request.user, project_id)
-        rubric = found(rubrics_in(project), pk=rubric_id)
+        rubric = found(rubrics_in(project.pk), pk=rubric_id)
         asked = read(PreviewOn, request.data)
         writing = writing_of(rubric)
         transcript = _transcript(project, rubric.pk, asked)
@@ -92,10 +90,8 @@ class RubricPreview(Endpoint):
 
 def _transcript(project: Project, rubric_id: int, asked: dict[str, Any]) -> Transcript:
     if "rollout" in asked:
-        rollouts = Rollout.everything.filter(run__project=project)
-        rollouts = rollouts.select_related("task", "stream", "run__rubric_version__rubric")
-        return transcript_of(chosen(rollouts, "rollout", pk=asked["rollout"]))
-    cases = golden_in(project).filter(rubric_id=rubric_id)
+        return transcript_of(chosen(rollouts_to_read(project.pk), "rollout", pk=asked["rollout"]))
+    cases = golden_in(project.pk).filter(rubric_id=rubric_id)
     case = chosen(cases, "golden_case", pk=asked["golden_case"])
     try:
         return from_json(case.transcript)

@@ -25,8 +25,13 @@ from orchestrator.api.base import (
 )
 from orchestrator.api.shapes import page_of
 from orchestrator.projects.access import project_for_admin, project_for_view, role_in
-from orchestrator.projects.models import Membership, Project, Role, User
-from orchestrator.projects.queries import members_of, projects_of
+from orchestrator.projects.models import Membership, Project, Role
+from orchestrator.projects.queries import (
+    active_users,
+    members_of,
+    project_to_change,
+    projects_of,
+)
 from orchestrator.projects.services import (
     create_project,
     remove_member,
@@ -152,7 +157,7 @@ class ProjectDetail(Endpoint):
         project = project_for_admin(request.user, project_id)
         asked = read(NewProject, request.data)
         with transaction.atomic():
-            project = Project.objects.select_for_update().get(pk=project.pk)
+            project = project_to_change(project.pk)
             editing.require_match(request, {"name": project.name})
             rename_project(actor=actor_of(request), project=project, name=asked["name"])
         return editing.tagged(request, project_answer(request, project), {"name": project.name})
@@ -180,7 +185,7 @@ class Members(Endpoint):
         """Adds a user of this installation, or changes their role. Admins."""
         project = project_for_admin(request.user, project_id)
         asked = read(NewMember, request.data)
-        user = chosen(User.objects.filter(is_active=True), "user", username=asked["user"])
+        user = chosen(active_users(), "user", username=asked["user"])
         member = set_member(
             actor=actor_of(request), project_id=project.pk, user=user, role=Role(asked["role"])
         )

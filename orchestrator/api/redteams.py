@@ -20,6 +20,7 @@ from orchestrator.api.shapes import page_of
 from orchestrator.grading.models import RedTeamReport
 from orchestrator.grading.queries import draft_of
 from orchestrator.grading.redteam import services
+from orchestrator.grading.redteam.queries import attacks_in
 from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.projects.models import Project, User
 from orchestrator.runs.queries import finite_or_none
@@ -93,7 +94,7 @@ class _Attack(steering.Steered):
 
     @staticmethod
     def work_in(project: Project) -> Any:
-        return attacks_in(project)
+        return attacks_in(project.pk)
 
     @staticmethod
     def told(request: Request, work: Any) -> Mapping[str, Any]:
@@ -146,7 +147,7 @@ class AttackDetail(_Attack):
     def get(self, request: Request, project_id: int, report_id: int) -> Response:
         """One attack with what it got paid."""
         project = project_for_view(request.user, project_id)
-        report = found(attacks_in(project), pk=report_id)
+        report = found(attacks_in(project.pk), pk=report_id)
         numbers: Any = report.summary.get("numbers") or {}
         answer: AttackDetailAnswer = {
             **attack_answer(request, report),
@@ -184,7 +185,7 @@ class AttackGolden(_Attack):
     def post(self, request: Request, project_id: int, report_id: int) -> Response:
         """Makes a golden case of a result. Editors."""
         project = project_for_edit(request.user, project_id)
-        report = found(attacks_in(project), pk=report_id)
+        report = found(attacks_in(project.pk), pk=report_id)
         number = read(AttackToKeep, request.data)["number"]
         return made_once(
             request,
@@ -193,12 +194,6 @@ class AttackGolden(_Attack):
             ),
             lambda case: golden.golden_answer(request, case),
         )
-
-
-def attacks_in(project: Project) -> Any:
-    return RedTeamReport.objects.filter(rubric__project=project).select_related(
-        "rubric__project", "version", "job"
-    )
 
 
 def attack_answer(request: Request, report: RedTeamReport) -> AttackAnswer:

@@ -15,6 +15,7 @@ from orchestrator.api import following, idempotency, paging, steering
 from orchestrator.api.base import api_url, operation, page_url
 from orchestrator.api.shapes import page_of
 from orchestrator.environments.models import SourceRegistration
+from orchestrator.environments.packages.queries import registrations_in
 from orchestrator.environments.packages.services import (
     KINDS_BY_REGISTRATION,
     cancel_registration,
@@ -61,7 +62,7 @@ class _Registration(steering.Steered):
 
     @staticmethod
     def work_in(project: Project) -> Any:
-        return registrations_in(project)
+        return registrations_in(project.pk)
 
     @staticmethod
     def told(request: Request, work: Any) -> Mapping[str, Any]:
@@ -120,12 +121,6 @@ class RegistrationAction(steering.Action, _Registration):
     ) -> Response:
         """Stops it; what was installed half-way is removed. Editors."""
         return self.done(request, project_id, registration_id, action)
-
-
-def registrations_in(project: Project) -> Any:
-    return SourceRegistration.objects.filter(project=project).select_related(
-        "project", "job", "version__environment"
-    )
 
 
 def registration_answer(request: Request, row: SourceRegistration) -> RegistrationAnswer:

@@ -26,10 +26,10 @@ from orchestrator.api.base import (
 from orchestrator.api.errors import Conflict
 from orchestrator.api.rubrics import OfRubric
 from orchestrator.api.shapes import page_of
-from orchestrator.environments.models import Environment
+from orchestrator.environments.queries import environments_in
 from orchestrator.grading.backtest import MAX_BACKTEST, start_backtest
 from orchestrator.grading.models import Regrade, RegradedScore
-from orchestrator.grading.queries import draft_of
+from orchestrator.grading.queries import draft_of, regraded_scores, regrades_in
 from orchestrator.grading.regrade import (
     OPEN_STATES,
     cancel_regrade,
@@ -41,8 +41,7 @@ from orchestrator.grading.regrade_queries import n_done
 from orchestrator.grading.selecting import BACKTEST_ROLLOUTS, MAX_ROLLOUTS, STATES, Selection
 from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.projects.models import Project, User
-from orchestrator.runs.models import Run
-from orchestrator.runs.queries import finite_or_none
+from orchestrator.runs.queries import finite_or_none, runs_in
 
 
 class RegradeAnswer(TypedDict):
@@ -114,7 +113,7 @@ class _Regrade(steering.Steered):
 
     @staticmethod
     def work_in(project: Project) -> Any:
-        return regrades_in(project)
+        return regrades_in(project.pk)
 
     @staticmethod
     def told(request: Request, work: Any) -> Mapping[str, Any]:
@@ -188,12 +187,11 @@ class RunRetry(_Regrade):
     def post(self, request: Request, project_id: int, run_id: int) -> Response:
         """Grades again what errored in a run, by its own version. Editors."""
         project = project_for_edit(request.user, project_id)
-        runs = Run.objects.filter(project=project).select_related("rubric_version__rubric")
-        run = found(runs, pk=run_id)
+        run = found(runs_in(project.pk), pk=run_id)
 
         def start() -> Response:
             asked = retry_errors_of_run(actor=actor_of(request), run=run)
-            answer = regrade_answer(request, found(regrades_in(project), pk=asked.pk))
+            answer = regrade_answer(request, found(regrades_in(project.pk), pk=asked.pk))
             return created(request, answer, answer["url"], status=202)
 
         return idempotency.once(request, start)
@@ -225,7 +223,7 @@ class RegradeEvents(_Regrade):
     def get(self, request: Request, project_id: int, regrade_id: int) -> HttpResponseBase:
         """How far it has come, or as it comes."""
         project = project_for_view(request.user, project_id)
-        regrade = found(regrades_in(project).select_related("stream"), pk=regrade_id)
+        regrade = found(regrades_in(project.pk).select_related("stream"), pk=regrade_id)
         return following.events_answer(
             request,
             regrade.stream,
@@ -239,11 +237,11 @@ class RegradeScores(_Regrade):
     def get(self, request: Request, project_id: int, regrade_id: int) -> Response:
         """The other scores, in the order they were given."""
         project = project_for_view(request.user, project_id)
-        regrade = found(regrades_in(project), pk=regrade_id)
+        regrade = found(regrades_in(project.pk), pk=regrade_id)
         return Response(
             paging.paged(
                 request,
-                RegradedScore.objects.filter(regrade=regrade),
+                regraded_scores(regrade.pk),
                 lambda rows: [regraded_answer(request, project.pk, row) for row in rows],
                 html_url=page_url(request, "regrade", project.pk, regrade.pk),
                 newest_first=False,
@@ -251,18 +249,14 @@ class RegradeScores(_Regrade):
         )
 
 
-def regrades_in(project: Project) -> Any:
-    return Regrade.objects.filter(project=project).select_related("version", "job", "project")
-
-
 def selection_of(project: Project, asked: Mapping[str, Any]) -> Selection:
     """Raises ValidationError for what is not of the project."""
     environment_id = None
     if "environment" in asked:
-        environments = Environment.objects.filter(project=project)
-        environment_id = chosen(environments, "environment", slug=asked["environment"]).pk
+        named = chosen(environments_in(project.pk), "environment", slug=asked["environment"])
+        environment_id = named.pk
     if "run" in asked:
-        chosen(Run.objects.filter(project=project), "run", pk=asked["run"])
+        chosen(runs_in(project.pk), "run", pk=asked["run"])
     return Selection(
         run_id=asked.get("run"),
         environment_id=environment_id,

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from optimizer.models import HarnessVersion, Release
+from optimizer.models import Release
 from orchestrator.api import idempotency, paging, parts, work
 from orchestrator.api.base import (
     Endpoint,
@@ -25,8 +25,8 @@ from orchestrator.api.base import (
 )
 from orchestrator.api.making import made_once
 from orchestrator.api.shapes import page_of
-from orchestrator.environments.models import Environment
-from orchestrator.harnesses.queries import proofs_of
+from orchestrator.environments.queries import environments_in
+from orchestrator.harnesses.queries import harness_versions_in, proofs_of, releases_in
 from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.projects.models import Project
 from orchestrator.searches import releases
@@ -72,7 +72,7 @@ class Releases(Endpoint):
         """Releases of harnesses, newest first, those that were rolled back too."""
         project = project_for_view(request.user, project_id)
         asked = read(ReleasesQuery, request.query_params)
-        rows = releases_in(project)
+        rows = releases_in(project.pk)
         if "environment" in asked:
             rows = rows.filter(environment__slug=asked["environment"])
         return Response(
@@ -95,10 +95,8 @@ class Releases(Endpoint):
         """Releases a harness in an environment, on the evidence that there is of it. Editors."""
         project = project_for_edit(request.user, project_id)
         asked = read(NewRelease, request.data)
-        environments = Environment.objects.filter(project=project)
-        environment = chosen(environments, "environment", slug=asked["environment"])
-        harnesses = HarnessVersion.objects.filter(project=project)
-        harness = chosen(harnesses, "harness", pk=asked["harness"])
+        environment = chosen(environments_in(project.pk), "environment", slug=asked["environment"])
+        harness = chosen(harness_versions_in(project.pk), "harness", pk=asked["harness"])
         proof = proofs_of(project.pk, [harness.sha256]).get(harness.sha256)
         proof = proof if proof is not None and proof.is_about(environment) else None
         return made_once(
@@ -136,7 +134,7 @@ class ReleaseRollBack(Endpoint):
     def post(self, request: Request, project_id: int, release_id: int) -> Response:
         """Takes back the release that counts. Editors."""
         project = project_for_edit(request.user, project_id)
-        release = found(releases_in(project), pk=release_id)
+        release = found(releases_in(project.pk), pk=release_id)
 
         def take_back() -> Response:
             with conflicts():
@@ -151,14 +149,8 @@ class ReleaseRollBack(Endpoint):
         return idempotency.once(request, take_back)
 
 
-def releases_in(project: Project) -> Any:
-    return Release.objects.filter(project=project).select_related(
-        "environment", "harness", "approved_by", "rolled_back_by"
-    )
-
-
 def _told(request: Request, project: Project, release_id: int) -> ReleaseAnswer:
-    return release_answers(request, project, [found(releases_in(project), pk=release_id)])[0]
+    return release_answers(request, project, [found(releases_in(project.pk), pk=release_id)])[0]
 
 
 def release_answers(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from typing import Annotated, Any, TypedDict
 
+from django.http import Http404
 from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -14,7 +17,6 @@ from orchestrator.api.base import (
     Endpoint,
     actor_of,
     api_url,
-    chosen,
     created,
     found,
     operation,
@@ -25,11 +27,12 @@ from orchestrator.api.shapes import page_of
 from orchestrator.projects.access import project_for_admin, project_for_edit, project_for_view
 from orchestrator.projects.models import Project, User
 from orchestrator.review import services
+from orchestrator.review.access import item_in
 from orchestrator.review.marks import Mark, mark_rollout, save_marks
 from orchestrator.review.models import Annotation, QueueMode, ReviewItem, ReviewQueue, SeatState
+from orchestrator.review.project_queries import items_with_seats, marks_in, queues_in
 from orchestrator.review.queries import people_who_can, rollouts_in
-from orchestrator.runs.models import Rollout
-from orchestrator.runs.queries import finite_or_none
+from orchestrator.runs.queries import counted_rollouts_in, finite_or_none
 
 
 class QueueAnswer(TypedDict):
@@ -145,7 +148,7 @@ class Queues(Endpoint):
         return Response(
             paging.paged(
                 request,
-                queues_in(project),
+                queues_in(project.pk),
                 lambda rows: [queue_answer(request, row) for row in rows],
                 html_url=page_url(request, "review", project.pk),
             )
@@ -158,7 +161,6 @@ class Queues(Endpoint):
         """A queue for people to mark rollouts by a rubric. Editors."""
         project = project_for_edit(request.user, project_id)
         asked = read(NewQueue, request.data)
-        able = User.objects.filter(pk__in=[user.pk for user in people_who_can(project.pk)])
         spec = services.QueueSpec(
             name=asked["name"],
             rubric_version=work.rubric_version(
@@ -168,14 +170,14 @@ class Queues(Endpoint):
             instructions=asked["instructions"],
             mode=asked["mode"],
             seats=asked["seats"],
-            reviewers=[chosen(able, "reviewers", username=name) for name in asked["reviewers"]],
+            reviewers=reviewers_named(project, asked["reviewers"]),
             is_blind=asked["is_blind"],
             reserve_minutes=asked["reserve_minutes"],
         )
 
         def make() -> Response:
             queue = services.create_queue(actor=actor_of(request), project=project, spec=spec)
-            answer = queue_answer(request, found(queues_in(project), pk=queue.pk))
+            answer = queue_answer(request, found(queues_in(project.pk), pk=queue.pk))
             return created(request, answer, answer["url"])
 
         return idempotency.once(request, make)
@@ -188,13 +190,15 @@ class QueueDetail(Endpoint):
     def get(self, request: Request, project_id: int, queue_id: int) -> Response:
         """One queue."""
         project = project_for_view(request.user, project_id)
-        return Response(queue_answer(request, found(queues_in(project), pk=queue_id)))
+        return Response(queue_answer(request, found(queues_in(project.pk), pk=queue_id)))
 
     @operation(None, status=204, says="Gone; marks stay with their rollouts.")
     def delete(self, request: Request, project_id: int, queue_id: int) -> Response:
         """Deletes it with the record of who had which item. Admins."""
         project = project_for_admin(request.user, project_id)
-        services.delete_queue(actor=actor_of(request), queue=found(queues_in(project), pk=queue_id))
+        services.delete_queue(
+            actor=actor_of(request), queue=found(queues_in(project.pk), pk=queue_id)
+        )
         return Response(status=204)
 
 
@@ -205,11 +209,11 @@ class QueueItems(Endpoint):
     def get(self, request: Request, project_id: int, queue_id: int) -> Response:
         """What is to be marked, in the order it was added."""
         project = project_for_view(request.user, project_id)
-        queue = found(queues_in(project), pk=queue_id)
+        queue = found(queues_in(project.pk), pk=queue_id)
         return Response(
             paging.paged(
                 request,
-                items_in(queue),
+                items_with_seats(queue.pk),
                 lambda rows: [item_answer(request, queue, row) for row in rows],
                 html_url=page_url(request, "review_queue", project.pk, queue.pk),
                 newest_first=False,
@@ -222,7 +226,7 @@ class QueueItems(Endpoint):
     def post(self, request: Request, project_id: int, queue_id: int) -> Response:
         """Adds rollouts; those that are there stay where they are. Editors."""
         project = project_for_edit(request.user, project_id)
-        queue = found(queues_in(project), pk=queue_id)
+        queue = found(queues_in(project.pk), pk=queue_id)
         asked = read(NewItems, request.data)
 
         def add() -> Response:
@@ -249,9 +253,8 @@ class QueueItemMarks(Endpoint):
     def put(self, request: Request, project_id: int, queue_id: int, item_id: int) -> Response:
         """Marks an item of a queue, all its criteria at once. Editors."""
         project = project_for_edit(request.user, project_id)
-        queue = found(queues_in(project), pk=queue_id)
-        items = ReviewItem.objects.select_related("rollout__task", "queue__rubric_version__rubric")
-        item = found(items.filter(queue=queue), pk=item_id)
+        queue = found(queues_in(project.pk), pk=queue_id)
+        item = item_of(queue, item_id)
         asked = read(GivenMarks, request.data)
         save_marks(actor=actor_of(request), item=item, marks=marks_of(asked))
         answer: MarksAnswer = {
@@ -269,11 +272,12 @@ class Annotations(Endpoint):
         """What people have marked, newest first."""
         project = project_for_view(request.user, project_id)
         asked = read(MarksQuery, request.query_params)
-        marks = Annotation.objects.filter(rollout__run__project=project).select_related("user")
         return Response(
             paging.paged(
                 request,
-                marks.filter(**{f"{name}_id": value for name, value in asked.items()}),
+                marks_in(project.pk).filter(
+                    **{f"{name}_id": value for name, value in asked.items()}
+                ),
                 lambda rows: [mark_answer(request, project.pk, row) for row in rows],
                 html_url=page_url(request, "review", project.pk),
             )
@@ -287,8 +291,7 @@ class RolloutAnnotations(Endpoint):
     def put(self, request: Request, project_id: int, rollout_id: int) -> Response:
         """Marks a rollout outside any queue, by any of a rubric's criteria. Editors."""
         project = project_for_edit(request.user, project_id)
-        rollouts = Rollout.objects.filter(run__project=project).select_related("run")
-        rollout = found(rollouts, pk=rollout_id)
+        rollout = found(counted_rollouts_in(project.pk), pk=rollout_id)
         asked = read(RolloutMarks, request.data)
         version = work.rubric_version(project, asked["rubric"], asked.get("rubric_version"))
         marked = mark_rollout(
@@ -299,13 +302,20 @@ class RolloutAnnotations(Endpoint):
         return Response(answer)
 
 
-def queues_in(project: Project) -> Any:
-    queues = ReviewQueue.objects.filter(project=project)
-    return queues.select_related("project", "rubric_version__rubric").prefetch_related("items")
+def item_of(queue: ReviewQueue, item_id: int) -> ReviewItem:
+    """Or 404, also for one that has left the queue."""
+    item = item_in(queue, item_id)
+    if item is None:
+        raise Http404("No such object.")
+    return item
 
 
-def items_in(queue: ReviewQueue) -> Any:
-    return ReviewItem.objects.filter(queue=queue).prefetch_related("seats")
+def reviewers_named(project: Project, names: Sequence[str]) -> list[User]:
+    """Each once, in their order. Raises ValidationError for who cannot mark in the project."""
+    people = {user.username: user for user in people_who_can(project.pk)}
+    if unknown := [name for name in names if name not in people]:
+        raise ValidationError({"reviewers": [f"{unknown[0]!r} cannot mark in this project"]})
+    return [people[name] for name in dict.fromkeys(names)]
 
 
 def marks_of(asked: dict[str, Any]) -> dict[str, Mark]:

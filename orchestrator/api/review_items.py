@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, TypedDict
 
 from rest_framework import serializers
-from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -18,7 +17,8 @@ from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.projects.models import Project
 from orchestrator.review import marks, reservations, services
 from orchestrator.review.models import ReviewComment, ReviewItem
-from orchestrator.review.queries import comments_of, people_who_can
+from orchestrator.review.project_queries import queues_in
+from orchestrator.review.queries import comments_of
 
 
 class NextAnswer(TypedDict):
@@ -73,7 +73,7 @@ class NextItem(Endpoint):
     def post(self, request: Request, project_id: int, queue_id: int) -> Response:
         """The item that the caller has open, else the next that needs them. Editors."""
         project = project_for_edit(request.user, project_id)
-        queue = found(review.queues_in(project), pk=queue_id)
+        queue = found(queues_in(project.pk), pk=queue_id)
         item = reservations.take_next(actor=actor_of(request), queue=queue)
         answer: NextAnswer = {
             "item": review.item_answer(request, queue, item) if item else None,
@@ -133,7 +133,7 @@ class QueueItemMove(Endpoint):
         project = project_for_edit(request.user, project_id)
         item = item_in(project, queue_id, item_id)
         asked = read(ItemMove, request.data)
-        to = chosen(review.queues_in(project), "queue", pk=asked["queue"])
+        to = chosen(queues_in(project.pk), "queue", pk=asked["queue"])
 
         def move() -> ReviewItem:
             services.move_item(actor=actor_of(request), item=item, to=to)
@@ -156,10 +156,7 @@ class QueueItemReviewers(Endpoint):
         project = project_for_edit(request.user, project_id)
         item = item_in(project, queue_id, item_id)
         names = read(ItemReviewers, request.data)["reviewers"]
-        people = {user.username: user for user in people_who_can(project.pk)}
-        if unknown := [name for name in names if name not in people]:
-            raise ValidationError({"reviewers": [f"{unknown[0]!r} cannot mark in this project"]})
-        users = [people[name] for name in dict.fromkeys(names)]
+        users = review.reviewers_named(project, names)
         services.assign(actor=actor_of(request), item=item, users=users)
         item = item_in(project, queue_id, item_id)
         return Response(review.item_answer(request, item.queue, item))
@@ -215,11 +212,7 @@ class QueueItemCorrection(Endpoint):
 
 
 def item_in(project: Project, queue_id: int, item_id: int) -> ReviewItem:
-    queue = found(review.queues_in(project), pk=queue_id)
-    rows = ReviewItem.objects.select_related("rollout__task", "rollout__run", "other__task")
-    item: ReviewItem = found(rows.filter(queue=queue), pk=item_id)
-    item.queue = queue
-    return item
+    return review.item_of(found(queues_in(project.pk), pk=queue_id), item_id)
 
 
 def _comment(row: ReviewComment, page: str) -> CommentAnswer:

@@ -28,6 +28,13 @@ from orchestrator.grading.drafts import create_rubric, discard_draft, save_draft
 from orchestrator.grading.findings import read as read_spec
 from orchestrator.grading.models import RubricDraft
 from orchestrator.grading.publish import MAX_NOTE, publish
+from orchestrator.grading.queries import (
+    rubric_drafts_in,
+    rubric_versions_in,
+    rubrics_in,
+    rubrics_with_versions,
+    version_numbered,
+)
 from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.projects.models import Project
 from rubrics.models import Rubric, RubricVersion
@@ -96,7 +103,7 @@ class Rubrics(Endpoint):
         return Response(
             paging.paged(
                 request,
-                rubrics_in(project),
+                rubrics_with_versions(project.pk),
                 lambda rows: [rubric_answer(request, row) for row in rows],
                 html_url=page_url(request, "rubrics", project.pk),
                 newest_first=False,
@@ -122,7 +129,9 @@ class Rubrics(Endpoint):
                 name=asked["name"],
                 template_key=asked.get("template", ""),
             )
-            answer = rubric_answer(request, found(rubrics_in(project), pk=draft.rubric_id))
+            answer = rubric_answer(
+                request, found(rubrics_with_versions(project.pk), pk=draft.rubric_id)
+            )
             return created(request, answer, answer["url"])
 
         return idempotency.once(request, make)
@@ -135,7 +144,9 @@ class RubricDetail(Endpoint):
     def get(self, request: Request, project_id: int, rubric_id: int) -> Response:
         """One rubric."""
         project = project_for_view(request.user, project_id)
-        return Response(rubric_answer(request, found(rubrics_in(project), pk=rubric_id)))
+        return Response(
+            rubric_answer(request, found(rubrics_with_versions(project.pk), pk=rubric_id))
+        )
 
 
 class RubricVersions(Endpoint):
@@ -145,11 +156,11 @@ class RubricVersions(Endpoint):
     def get(self, request: Request, project_id: int, rubric_id: int) -> Response:
         """The published versions, newest first."""
         project = project_for_view(request.user, project_id)
-        rubric = found(rubrics_in(project), pk=rubric_id)
+        rubric = found(rubrics_in(project.pk), pk=rubric_id)
         return Response(
             paging.paged(
                 request,
-                versions_in(project).filter(rubric=rubric),
+                rubric_versions_in(project.pk).filter(rubric=rubric),
                 lambda rows: [rubric_version_answer(request, row) for row in rows],
                 html_url=page_url(request, "rubric", project.pk, rubric.pk),
             )
@@ -163,7 +174,7 @@ class RubricVersionDetail(Endpoint):
     def get(self, request: Request, project_id: int, rubric_id: int, number: int) -> Response:
         """One version."""
         project = project_for_view(request.user, project_id)
-        version = found(versions_in(project), rubric_id=rubric_id, number=number)
+        version = found(rubric_versions_in(project.pk), rubric_id=rubric_id, number=number)
         return Response(rubric_version_answer(request, version))
 
 
@@ -174,22 +185,22 @@ class RubricDraftDetail(Endpoint):
     def get(self, request: Request, project_id: int, rubric_id: int) -> Response:
         """What is being written; 404 while nothing is."""
         project = project_for_view(request.user, project_id)
-        return drafted(request, found(drafts_in(project), rubric_id=rubric_id))
+        return drafted(request, found(rubric_drafts_in(project.pk), rubric_id=rubric_id))
 
     @operation(DraftAnswer, says="The new draft, or the one that there was.")
     def post(self, request: Request, project_id: int, rubric_id: int) -> Response:
         """Begins a draft with the content of the newest version. Editors."""
         project = project_for_edit(request.user, project_id)
         draft = start_draft(
-            actor=actor_of(request), rubric=found(rubrics_in(project), pk=rubric_id)
+            actor=actor_of(request), rubric=found(rubrics_in(project.pk), pk=rubric_id)
         )
-        return drafted(request, found(drafts_in(project), pk=draft.pk))
+        return drafted(request, found(rubric_drafts_in(project.pk), pk=draft.pk))
 
     @operation(DraftAnswer, body=DraftContent, parameters=[editing.PARAMETER])
     def put(self, request: Request, project_id: int, rubric_id: int) -> Response:
         """Stores the whole draft over the revision that was read. Editors."""
         project = project_for_edit(request.user, project_id)
-        draft = found(drafts_in(project), rubric_id=rubric_id)
+        draft = found(rubric_drafts_in(project.pk), rubric_id=rubric_id)
         asked = read(DraftContent, request.data)
         editing.require_match(request, editable(draft))
         saved = save_draft(
@@ -202,7 +213,9 @@ class RubricDraftDetail(Endpoint):
         """Gives the draft up; a rubric without a version goes with it. Editors."""
         project = project_for_edit(request.user, project_id)
         with transaction.atomic():
-            draft = found(drafts_in(project).select_for_update(of=("self",)), rubric_id=rubric_id)
+            draft = found(
+                rubric_drafts_in(project.pk).select_for_update(of=("self",)), rubric_id=rubric_id
+            )
             editing.require_match(request, editable(draft))
             discard_draft(actor=actor_of(request), draft=draft)
         return Response(status=204)
@@ -221,7 +234,7 @@ class RubricPublish(Endpoint):
     def post(self, request: Request, project_id: int, rubric_id: int) -> Response:
         """Makes a version of the draft that was read. Editors."""
         project = project_for_edit(request.user, project_id)
-        draft = found(drafts_in(project), rubric_id=rubric_id)
+        draft = found(rubric_drafts_in(project.pk), rubric_id=rubric_id)
         asked = read(Publication, request.data)
         editing.require_match(request, editable(draft))
         version = publish(
@@ -240,39 +253,22 @@ class OfRubric(steering.Listing):
 
     @staticmethod
     def located(project: Project, **named: Any) -> Mapping[str, Any]:
-        rubrics = rubrics_in(project).select_related("project")
-        return {"rubric": found(rubrics, pk=named["rubric_id"])}
+        return {"rubric": found(rubrics_in(project.pk), pk=named["rubric_id"])}
 
     def listed_of(
         self, request: Request, project_id: int, rubric_id: int, *, by: str = "rubric", **more: Any
     ) -> Response:
         """`by`: the field of the work that leads to the rubric."""
-        rubric = found(rubrics_in(project_for_view(request.user, project_id)), pk=rubric_id)
+        rubric = found(rubrics_in(project_for_view(request.user, project_id).pk), pk=rubric_id)
         return self.listed(request, project_id, rubric.pk, **{by: rubric}, **more)
-
-
-def rubrics_in(project: Project) -> Any:
-    rubrics = Rubric.objects.filter(project=project)
-    return rubrics.prefetch_related("versions").select_related("draft")
 
 
 def version_of(rubric: Rubric, number: int | None) -> RubricVersion:
     """The newest where none is named. Raises ValidationError."""
-    versions = rubric.versions.select_related("rubric__project").order_by("-number")
-    version: RubricVersion | None = (
-        versions.first() if number is None else versions.filter(number=number).first()
-    )
+    version = version_numbered(rubric, number)
     if version is None:
         raise ValidationError({"version": ["names no version of this rubric"]})
     return version
-
-
-def versions_in(project: Project) -> Any:
-    return RubricVersion.objects.filter(rubric__project=project).select_related("rubric")
-
-
-def drafts_in(project: Project) -> Any:
-    return RubricDraft.objects.filter(rubric__project=project).select_related("rubric")
 
 
 def editable(draft: RubricDraft) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from orchestrator.api.shapes import page_of
 from orchestrator.projects.access import project_for_edit, project_for_view
 from orchestrator.projects.models import Project, User
 from orchestrator.searches import services
+from orchestrator.searches.queries import searches_in
 from orchestrator.searches.settings import BudgetSettings, SearchSettings
 
 STEER = "pause|resume|cancel"
@@ -125,7 +126,7 @@ class _Search(steering.Steered):
 
     @staticmethod
     def work_in(project: Project) -> Any:
-        return searches_in(project)
+        return searches_in(project.pk)
 
     @staticmethod
     def told(request: Request, work: Any) -> Mapping[str, Any]:
@@ -209,14 +210,14 @@ class SearchDecision(_Search):
     def post(self, request: Request, project_id: int, search_id: int) -> Response:
         """Releases what a search found, or keeps the seed, where it waits for that. Editors."""
         project = project_for_edit(request.user, project_id)
-        search = found(searches_in(project), pk=search_id)
+        search = found(searches_in(project.pk), pk=search_id)
         asked = read(Decision, request.data)
         decide: Any = services.approve if asked["approve"] else services.decline
 
         def decided() -> Response:
             with conflicts():
                 decide(actor=actor_of(request), search=search, note=asked["note"])
-            return Response(search_answer(request, found(searches_in(project), pk=search_id)))
+            return Response(search_answer(request, found(searches_in(project.pk), pk=search_id)))
 
         return idempotency.once(request, decided)
 
@@ -228,7 +229,7 @@ class SearchNudges(_Search):
     def post(self, request: Request, project_id: int, search_id: int) -> Response:
         """A comment that the next reflection reads. Editors."""
         project = project_for_edit(request.user, project_id)
-        search = found(searches_in(project), pk=search_id)
+        search = found(searches_in(project.pk), pk=search_id)
         asked = read(NudgeText, request.data)
 
         def keep() -> Response:
@@ -245,7 +246,7 @@ class SearchBudget(_Search):
     def get(self, request: Request, project_id: int, search_id: int) -> Response:
         """What it may spend, by role."""
         project = project_for_view(request.user, project_id)
-        return _budget_told(request, found(searches_in(project), pk=search_id))
+        return _budget_told(request, found(searches_in(project.pk), pk=search_id))
 
     @operation(SearchBudgetAnswer, body=SearchCaps, parameters=[editing.PARAMETER])
     def put(self, request: Request, project_id: int, search_id: int) -> Response:
@@ -253,14 +254,14 @@ class SearchBudget(_Search):
         project = project_for_edit(request.user, project_id)
         asked = read(SearchCaps, request.data)
         with transaction.atomic():
-            search = found(searches_in(project).select_for_update(of=("self",)), pk=search_id)
+            search = found(searches_in(project.pk).select_for_update(of=("self",)), pk=search_id)
             before = _budget_of(search)
             editing.require_match(request, asdict(before))
             with conflicts():
                 services.set_budget(
                     actor=actor_of(request), search=search, budget=replace(before, **asked)
                 )
-        return _budget_told(request, found(searches_in(project), pk=search_id))
+        return _budget_told(request, found(searches_in(project.pk), pk=search_id))
 
 
 def _budget_of(search: Search) -> BudgetSettings:
@@ -271,17 +272,6 @@ def _budget_told(request: Request, search: Search) -> Response:
     budget = asdict(_budget_of(search))
     answer = {**budget, "html_url": page_url(request, "search", search.project_id, search.pk)}
     return editing.tagged(request, answer, budget)
-
-
-def searches_in(project: Project) -> Any:
-    """Without those that were never to run by themselves."""
-    return Search.objects.filter(project=project, stream__isnull=False).select_related(
-        "project",
-        "environment_version__environment",
-        "rubric_version__rubric",
-        "model",
-        "seed_harness",
-    )
 
 
 def search_answer(request: Request, search: Search) -> SearchAnswer:

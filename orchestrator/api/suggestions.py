@@ -11,12 +11,13 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from orchestrator.agents.models import ModelEndpoint
+from orchestrator.agents.queries import endpoints_in
 from orchestrator.api import following, idempotency, paging, steering, work
 from orchestrator.api.base import actor_of, api_url, chosen, found, operation, page_url, read
 from orchestrator.api.rubrics import OfRubric
 from orchestrator.api.shapes import page_of
 from orchestrator.grading.models import RubricSuggestion
+from orchestrator.grading.queries import suggestions_in
 from orchestrator.grading.suggest import services
 from orchestrator.projects.access import project_for_edit
 from orchestrator.projects.models import Project, User
@@ -60,7 +61,7 @@ class _Suggestion(steering.Steered):
 
     @staticmethod
     def work_in(project: Project) -> Any:
-        return suggestions_in(project)
+        return suggestions_in(project.pk)
 
     @staticmethod
     def told(request: Request, work: Any) -> Mapping[str, Any]:
@@ -73,7 +74,7 @@ class Suggestions(OfRubric, _Suggestion):
     @staticmethod
     def planned(actor: User, project: Project, asked: Mapping[str, Any]) -> Any:
         rubric = asked["rubric"]
-        endpoint = chosen(ModelEndpoint.objects.filter(project=project), "model", pk=asked["model"])
+        endpoint = chosen(endpoints_in(project.pk), "model", pk=asked["model"])
         version = work.environment_version(project, asked["environment"], asked.get("version"))
         return lambda: services.ask_for_suggestions(
             actor=actor,
@@ -129,16 +130,12 @@ class SuggestionSettle(_Suggestion):
     def post(self, request: Request, project_id: int, suggestion_id: int) -> Response:
         """Remembers that a proposed criterion was taken into the draft, or dismissed. Editors."""
         project = project_for_edit(request.user, project_id)
-        suggestion = found(suggestions_in(project), pk=suggestion_id)
+        suggestion = found(suggestions_in(project.pk), pk=suggestion_id)
         asked = read(Settled, request.data)
         services.settle(actor=actor_of(request), suggestion=suggestion, **asked)
         return Response(
-            suggestion_answer(request, found(suggestions_in(project), pk=suggestion.pk))
+            suggestion_answer(request, found(suggestions_in(project.pk), pk=suggestion.pk))
         )
-
-
-def suggestions_in(project: Project) -> Any:
-    return RubricSuggestion.objects.filter(rubric__project=project).select_related("rubric", "job")
 
 
 def suggestion_answer(request: Request, row: RubricSuggestion) -> SuggestionAnswer:

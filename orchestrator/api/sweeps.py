@@ -17,6 +17,7 @@ from orchestrator.api.shapes import page_of
 from orchestrator.projects.models import Project, User
 from orchestrator.runs.queries import finite_or_none
 from orchestrator.trainings import sweeps
+from orchestrator.trainings.project_queries import sweeps_in
 from orchestrator.trainings.settings import TrainSettings
 from training.models import Sweep
 
@@ -73,7 +74,7 @@ class _Sweep(steering.Steered):
 
     @staticmethod
     def work_in(project: Project) -> Any:
-        return sweeps_in(project)
+        return sweeps_in(project.pk)
 
     @staticmethod
     def told(request: Request, work: Any) -> Mapping[str, Any]:
@@ -132,10 +133,6 @@ class SweepAction(steering.Action, _Sweep):
     def post(self, request: Request, project_id: int, sweep_id: int, action: str) -> Response:
         """Ends what has not ended; what was measured stays. Editors."""
         return self.done(request, project_id, sweep_id, action)
-
-
-def sweeps_in(project: Project) -> Any:
-    return Sweep.objects.filter(project=project).prefetch_related("jobs")
 
 
 def sweep_answer(request: Request, sweep: Sweep) -> SweepAnswer:

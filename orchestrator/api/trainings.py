@@ -27,9 +27,10 @@ from orchestrator.projects.models import Project, User
 from orchestrator.runs.queries import finite_or_none
 from orchestrator.trainings import services
 from orchestrator.trainings.checkpoints import promote, start_merge
+from orchestrator.trainings.project_queries import checkpoints_in, trainings_in
 from orchestrator.trainings.queries import CheckpointRow, checkpoints_of, row_of, told
 from orchestrator.trainings.settings import TrainSettings
-from training.models import Checkpoint, TrainingJob, TrainingState
+from training.models import TrainingJob, TrainingState
 
 
 class TrainingAnswer(TypedDict):
@@ -112,7 +113,7 @@ class _Training(steering.Steered):
 
     @staticmethod
     def work_in(project: Project) -> Any:
-        return trainings_in(project)
+        return trainings_in(project.pk)
 
     @staticmethod
     def told(request: Request, work: Any) -> Mapping[str, Any]:
@@ -181,10 +182,10 @@ class TrainingPriority(_Training):
     def put(self, request: Request, project_id: int, job_id: int) -> Response:
         """Moves a waiting job in the queue. Editors."""
         project = project_for_edit(request.user, project_id)
-        job = found(trainings_in(project), pk=job_id)
+        job = found(trainings_in(project.pk), pk=job_id)
         asked = read(PriorityChange, request.data)
         services.set_priority(actor=actor_of(request), job=job, priority=asked["priority"])
-        return Response(training_answer(request, found(trainings_in(project), pk=job_id)))
+        return Response(training_answer(request, found(trainings_in(project.pk), pk=job_id)))
 
 
 class TrainingEvents(steering.Events, _Training):
@@ -203,7 +204,7 @@ class TrainingCurves(_Training):
     def get(self, request: Request, project_id: int, job_id: int) -> Response:
         """Its metrics step by step."""
         project = project_for_view(request.user, project_id)
-        job = found(trainings_in(project), pk=job_id)
+        job = found(trainings_in(project.pk), pk=job_id)
         steps, evaluations, _ = told(job.stream_id)
         answer: CurvesAnswer = {
             "steps": steps,
@@ -218,7 +219,7 @@ class Checkpoints(_Training):
     def get(self, request: Request, project_id: int, job_id: int) -> Response:
         """Checkpoints that are kept, were evaluated or were promoted."""
         project = project_for_view(request.user, project_id)
-        job = found(trainings_in(project), pk=job_id)
+        job = found(trainings_in(project.pk), pk=job_id)
         page = page_url(request, "training_job", project.pk, job.pk)
         answer: CheckpointsAnswer = {
             "items": [checkpoint_answer(request, row, page) for row in checkpoints_of(job)],
@@ -239,7 +240,7 @@ class CheckpointPromotion(_Training):
         """Makes a checkpoint a model that runs, searches and climbs can name. Editors."""
         project = project_for_edit(request.user, project_id)
         asked = read(Promotion, request.data)
-        checkpoint = found(checkpoints_in(project), training_job_id=job_id, step=step)
+        checkpoint = found(checkpoints_in(project.pk), training_job_id=job_id, step=step)
 
         def make() -> Response:
             model = promote(actor=actor_of(request), checkpoint=checkpoint, name=asked["name"])
@@ -259,8 +260,8 @@ class CheckpointMerge(_Training):
     def post(self, request: Request, project_id: int, job_id: int, step: int) -> Response:
         """Merges its adapter into the weights, in fp32. Editors."""
         project = project_for_edit(request.user, project_id)
-        job = found(trainings_in(project), pk=job_id)
-        checkpoint = found(checkpoints_in(project), training_job=job, step=step)
+        job = found(trainings_in(project.pk), pk=job_id)
+        checkpoint = found(checkpoints_in(project.pk), training_job=job, step=step)
         url = api_url(request, "checkpoint", project.pk, job.pk, step)
 
         def start() -> Response:
@@ -275,30 +276,14 @@ class CheckpointDetail(_Training):
     def get(self, request: Request, project_id: int, job_id: int, step: int) -> Response:
         """One checkpoint."""
         project = project_for_view(request.user, project_id)
-        job = found(trainings_in(project), pk=job_id)
+        job = found(trainings_in(project.pk), pk=job_id)
         return Response(_checkpoint(request, project, job, step))
 
 
 def _checkpoint(request: Request, project: Project, job: Any, step: int) -> CheckpointAnswer:
-    checkpoint = found(checkpoints_in(project), training_job=job, step=step)
+    checkpoint = found(checkpoints_in(project.pk), training_job=job, step=step)
     page = page_url(request, "training_job", project.pk, job.pk)
     return checkpoint_answer(request, row_of(checkpoint), page)
-
-
-def checkpoints_in(project: Project) -> Any:
-    return Checkpoint.objects.filter(training_job__project=project).select_related(
-        "training_job__project", "promoted_as"
-    )
-
-
-def trainings_in(project: Project) -> Any:
-    return TrainingJob.objects.filter(project=project).select_related(
-        "project",
-        "job",
-        "environment_version__environment",
-        "rubric_version__rubric",
-        "model",
-    )
 
 
 def training_answer(request: Request, job: TrainingJob) -> TrainingAnswer:

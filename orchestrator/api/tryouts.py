@@ -15,17 +15,16 @@ from rest_framework.response import Response
 from orchestrator.api import following, idempotency, paging, steering, work
 from orchestrator.api.base import actor_of, api_url, chosen, found, operation, page_url, read
 from orchestrator.api.draft_tasks import DraftTaskAnswer, task_answer
-from orchestrator.api.environments import versions_in
 from orchestrator.api.making import made_once
 from orchestrator.api.shapes import page_of
-from orchestrator.environments.models import Task
+from orchestrator.environments.queries import list_tasks, versions_in
 from orchestrator.projects.access import project_for_edit
 from orchestrator.projects.models import Project, User
 from orchestrator.tryouts import services
 from orchestrator.tryouts.limits import LONGEST_PLAY
 from orchestrator.tryouts.models import Tryout
 from orchestrator.tryouts.play import PlayedStep
-from orchestrator.tryouts.queries import play_of
+from orchestrator.tryouts.queries import pending_commands, play_of, tryouts_in
 from orchestrator.tryouts.reference import save_reference
 
 
@@ -97,7 +96,7 @@ class _Tryout(steering.Steered):
 
     @staticmethod
     def work_in(project: Project) -> Any:
-        return tryouts_in(project)
+        return tryouts_in(project.pk)
 
     @staticmethod
     def told(request: Request, work: Any) -> Mapping[str, Any]:
@@ -118,7 +117,7 @@ class VersionTryouts(steering.Listing, _Tryout):
 
     @staticmethod
     def located(project: Project, **named: Any) -> Mapping[str, Any]:
-        versions = versions_in(project).select_related("environment__project")
+        versions = versions_in(project.pk)
         place = {"environment__slug": named["slug"], "number": named["number"]}
         return {"version": found(versions, **place)}
 
@@ -127,7 +126,7 @@ class VersionTryouts(steering.Listing, _Tryout):
         version = asked["version"]
         task = None
         if "task" in asked:
-            task = chosen(Task.objects.filter(version=version), "task", key=asked["task"])
+            task = chosen(list_tasks(version.pk), "task", key=asked["task"])
         own = task.reset if task is not None else {}
         rubric = None
         if "rubric" in asked:
@@ -157,7 +156,7 @@ class TryoutDetail(_Tryout):
     def get(self, request: Request, project_id: int, tryout_id: int) -> Response:
         """One try-out with the play that stands. Editors."""
         project = project_for_edit(request.user, project_id)
-        tryout = found(tryouts_in(project), pk=tryout_id)
+        tryout = found(tryouts_in(project.pk), pk=tryout_id)
         play = play_of(tryout)
         answer: PlayAnswer = {
             **tryout_answer(request, tryout),
@@ -165,7 +164,7 @@ class TryoutDetail(_Tryout):
             "tools": tryout.tools,
             "reset": play.reset,
             "steps": [_played(step) for step in play.steps],
-            "n_waiting": tryout.commands.filter(state="pending").count(),
+            "n_waiting": len(pending_commands(tryout.pk)),
         }
         return Response(answer)
 
@@ -203,11 +202,11 @@ class _Command(_Tryout):
     ) -> Response:
         """`ask` takes the try-out."""
         project = project_for_edit(request.user, project_id)
-        tryout = found(tryouts_in(project), pk=tryout_id)
+        tryout = found(tryouts_in(project.pk), pk=tryout_id)
 
         def send() -> Response:
             ask(tryout)
-            fresh = found(tryouts_in(project), pk=tryout.pk)
+            fresh = found(tryouts_in(project.pk), pk=tryout.pk)
             return Response(tryout_answer(request, fresh), status=202)
 
         return idempotency.once(request, send)
@@ -303,19 +302,13 @@ class TryoutReference(_Tryout):
     def post(self, request: Request, project_id: int, tryout_id: int) -> Response:
         """Keeps the play as the reference transcript of its train task. Editors."""
         project = project_for_edit(request.user, project_id)
-        tryout = found(tryouts_in(project), pk=tryout_id)
+        tryout = found(tryouts_in(project.pk), pk=tryout_id)
         return made_once(
             request,
             partial(save_reference, actor=actor_of(request), tryout=tryout),
             lambda row: task_answer(request, row.draft, row),
             status=200,
         )
-
-
-def tryouts_in(project: Project) -> Any:
-    return Tryout.objects.filter(version__environment__project=project).select_related(
-        "version__environment__project", "task", "user", "job", "stream", "rubric_version__rubric"
-    )
 
 
 def tryout_answer(request: Request, tryout: Tryout) -> TryoutAnswer:

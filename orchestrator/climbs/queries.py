@@ -45,6 +45,11 @@ def list_climbs(project_id: int) -> QuerySet[Climb]:
     )
 
 
+def climbs_in(project_id: int) -> QuerySet[Climb]:
+    """With what works for them."""
+    return list_climbs(project_id).select_related("project", "search", "training_job")
+
+
 def percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.0f} %"
 

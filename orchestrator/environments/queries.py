@@ -17,6 +17,20 @@ class SplitCount:
     tasks: int
 
 
+def environments_in(project_id: int) -> QuerySet[Environment]:
+    return Environment.objects.filter(project_id=project_id).select_related("project")
+
+
+def environments_with_versions(project_id: int) -> QuerySet[Environment]:
+    return environments_in(project_id).prefetch_related("versions")
+
+
+def versions_in(project_id: int) -> QuerySet[EnvironmentVersion]:
+    """Versions of all environments of a project."""
+    versions = EnvironmentVersion.objects.filter(environment__project_id=project_id)
+    return versions.select_related("environment__project")
+
+
 def list_environments(project_id: int) -> QuerySet[Environment]:
     return (
         Environment.objects.filter(project_id=project_id)

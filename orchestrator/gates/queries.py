@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Q, QuerySet, Sum
 
+from optimizer.models import HarnessVersion
 from optimizer.statistics.paired import Pair
 from orchestrator.gates.deciding import Required
 from orchestrator.gates.models import Gate, Side
@@ -154,6 +155,22 @@ def spent_by(gate: Gate) -> Spent:
         tokens=(totals["given"] or 0) + (totals["taken"] or 0),
         running=totals["open"],
     )
+
+
+def harnesses_named(project_id: int, ref: str) -> list[HarnessVersion]:
+    """By an id, else by the first 8 characters of a sha256 or more; two where it is not clear."""
+    versions = HarnessVersion.objects.filter(project_id=project_id)
+    if ref.isdecimal() and ref.isascii() and len(ref) < 16:
+        by_id = versions.filter(pk=int(ref)).first()
+        if by_id is not None:
+            return [by_id]
+    begin = ref.removeprefix("h_").lower()
+    return list(versions.filter(sha256__startswith=begin)[:2]) if len(begin) >= 8 else []
+
+
+def run_ids_of(gate: Gate) -> list[int]:
+    """All of its runs, in the order they were begun."""
+    return list(gate.gate_runs.values_list("run_id", flat=True))
 
 
 def gates_in(project_id: int) -> QuerySet[Gate]:

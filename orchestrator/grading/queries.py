@@ -1,4 +1,4 @@
-"""What pages read of drafts and versions."""
+"""What pages and the API read of rubrics, and of what was made and tried with them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,61 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.environments.models import EnvironmentVersion
-from orchestrator.grading.models import RubricDraft, RubricSuggestion
+from orchestrator.grading.models import (
+    GoldenCase,
+    HackingAlarm,
+    Regrade,
+    RegradedScore,
+    RubricDraft,
+    RubricSuggestion,
+)
 from orchestrator.runs.models import Rollout, Run
 from rubrics.models import Rubric, RubricVersion
+
+
+def rubrics_in(project_id: int) -> QuerySet[Rubric]:
+    return Rubric.objects.filter(project_id=project_id).select_related("project")
+
+
+def rubrics_with_versions(project_id: int) -> QuerySet[Rubric]:
+    return rubrics_in(project_id).select_related("draft").prefetch_related("versions")
+
+
+def rubric_versions_in(project_id: int) -> QuerySet[RubricVersion]:
+    """Versions of all rubrics of a project."""
+    return RubricVersion.objects.filter(rubric__project_id=project_id).select_related("rubric")
+
+
+def rubric_drafts_in(project_id: int) -> QuerySet[RubricDraft]:
+    return RubricDraft.objects.filter(rubric__project_id=project_id).select_related("rubric")
+
+
+def golden_in(project_id: int) -> QuerySet[GoldenCase]:
+    return GoldenCase.objects.filter(rubric__project_id=project_id).select_related("rubric")
+
+
+def suggestions_in(project_id: int) -> QuerySet[RubricSuggestion]:
+    suggestions = RubricSuggestion.objects.filter(rubric__project_id=project_id)
+    return suggestions.select_related("rubric", "job", "endpoint")
+
+
+def regrades_in(project_id: int) -> QuerySet[Regrade]:
+    """Back-tests too."""
+    regrades = Regrade.objects.filter(project_id=project_id)
+    return regrades.select_related("version", "job", "project")
+
+
+def regraded_scores(regrade_id: int) -> QuerySet[RegradedScore]:
+    return RegradedScore.objects.filter(regrade_id=regrade_id)
+
+
+def hacking_alarms(climb_id: int) -> QuerySet[HackingAlarm]:
+    """All that a climb has warned of."""
+    return HackingAlarm.objects.filter(climb_id=climb_id).select_related("acknowledged_by")
 
 
 def draft_of(rubric: Rubric) -> RubricDraft | None:
@@ -26,6 +74,12 @@ def draft_of(rubric: Rubric) -> RubricDraft | None:
 def versions_of(rubric: Rubric) -> list[RubricVersion]:
     """Newest first."""
     return list(rubric.versions.order_by("-number"))
+
+
+def version_numbered(rubric: Rubric, number: int | None) -> RubricVersion | None:
+    """The newest for None."""
+    versions = rubric.versions.select_related("rubric__project").order_by("-number")
+    return versions.first() if number is None else versions.filter(number=number).first()
 
 
 def drafts_by_rubric(project_id: int) -> Mapping[int, RubricDraft]:

@@ -22,6 +22,10 @@ GAINED = ("improved", "better")
 """Verdicts of a certificate that stand for a gain: of the betting test, of the sealed test."""
 
 
+def harness_versions_in(project_id: int) -> QuerySet[HarnessVersion]:
+    return HarnessVersion.objects.filter(project_id=project_id)
+
+
 # --- the library ----------------------------------------------------------------------------------
 
 
@@ -373,6 +377,12 @@ def releases_of(project_id: int) -> list[EnvironmentReleases]:
         )
         for listed in found.values()
     ]
+
+
+def releases_in(project_id: int) -> QuerySet[Release]:
+    """Those that were rolled back too."""
+    releases = Release.objects.filter(project_id=project_id)
+    return releases.select_related("environment", "harness", "approved_by", "rolled_back_by")
 
 
 def environments_of(project_id: int) -> list[Environment]:

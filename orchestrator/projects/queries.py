@@ -28,3 +28,13 @@ def invitations_in(project_id: int) -> QuerySet[Invitation]:
 
 def tokens_in(project_id: int) -> QuerySet[ApiToken]:
     return ApiToken.objects.filter(project_id=project_id).select_related("user")
+
+
+def project_to_change(project_id: int) -> Project:
+    """Locked until the end of the transaction."""
+    return Project.objects.select_for_update().get(pk=project_id)
+
+
+def active_users() -> QuerySet[User]:
+    """Of the whole installation."""
+    return User.objects.filter(is_active=True)

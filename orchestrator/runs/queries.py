@@ -176,6 +176,18 @@ def rollouts_in(project_id: int) -> QuerySet[Rollout]:
     )
 
 
+def counted_rollouts_in(project_id: int) -> QuerySet[Rollout]:
+    """Rollouts of a project without those that a retry has replaced."""
+    return Rollout.objects.filter(run__project_id=project_id).select_related("run")
+
+
+def rollouts_to_read(project_id: int) -> QuerySet[Rollout]:
+    """Rollouts of a project, replaced ones too, with all that their transcripts are made of."""
+    return Rollout.everything.filter(run__project_id=project_id).select_related(
+        "task", "stream", "run__rubric_version__rubric"
+    )
+
+
 @dataclass(frozen=True)
 class RolloutDetail:
     rollout: Rollout

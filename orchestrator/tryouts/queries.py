@@ -25,6 +25,14 @@ class TaskChoice:
     """All that match."""
 
 
+def tryouts_in(project_id: int) -> QuerySet[Tryout]:
+    tryouts = Tryout.objects.filter(version__environment__project_id=project_id)
+    return tryouts.select_related(
+        *("version__environment__project", "task", "user"),
+        *("job", "stream", "rubric_version__rubric"),
+    )
+
+
 def play_of(tryout: Tryout) -> Play:
     return fold(Event.objects.filter(stream_id=tryout.stream_id).order_by("seq"))
 

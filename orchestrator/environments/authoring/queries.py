@@ -50,6 +50,11 @@ def draft_of(environment: Environment) -> EnvironmentDraft | None:
     )
 
 
+def drafts_in(project_id: int) -> QuerySet[EnvironmentDraft]:
+    drafts = EnvironmentDraft.objects.filter(environment__project_id=project_id)
+    return drafts.select_related("environment__project", "base", "updated_by")
+
+
 def drafted(project_id: int) -> set[int]:
     """Environments of a project that have a draft."""
     rows = EnvironmentDraft.objects.filter(environment__project_id=project_id)
@@ -115,6 +120,11 @@ def is_sealed(draft: EnvironmentDraft, task: DraftTask) -> bool:
     )
 
 
+def uploads_in(project_id: int) -> QuerySet[TaskUpload]:
+    uploads = TaskUpload.objects.filter(draft__environment__project_id=project_id)
+    return uploads.select_related("draft__environment__project")
+
+
 def uploads_of(draft: EnvironmentDraft, *, limit: int = 10) -> list[TaskUpload]:
     query = TaskUpload.objects.filter(draft=draft).defer("rows", "errors")
     return list(query.select_related("created_by").order_by("-pk")[:limit])
@@ -166,6 +176,11 @@ def tasks_of_draft(draft: EnvironmentDraft) -> list[NewTask]:
 
 def version_numbered(environment: Environment, number: int) -> EnvironmentVersion | None:
     return EnvironmentVersion.objects.filter(environment=environment, number=number).first()
+
+
+def newest_version(environment: Environment) -> EnvironmentVersion | None:
+    """None while there is only a draft."""
+    return environment.versions.order_by("-number").first()
 
 
 def is_used(environment: Environment) -> bool:

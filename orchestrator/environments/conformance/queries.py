@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Q
+from django.db.models import Count, Q, QuerySet
 
 from orchestrator.environments.conformance.catalogue import CATALOGUE, Check
 from orchestrator.environments.models import (
@@ -57,6 +57,11 @@ def report_of(check: EnvironmentCheck) -> list[Line]:
     """In the catalogue's order, with the checks that are still to come."""
     found = {result.check_id: result for result in check.results.all()}
     return [Line(entry, found.get(entry.id)) for entry in CATALOGUE.values()]
+
+
+def checks_in(project_id: int) -> QuerySet[EnvironmentCheck]:
+    checks = EnvironmentCheck.objects.filter(version__environment__project_id=project_id)
+    return checks.select_related("version__environment", "job").prefetch_related("results")
 
 
 def checks_of(version_id: int) -> Sequence[EnvironmentCheck]:

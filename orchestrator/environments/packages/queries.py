@@ -16,5 +16,10 @@ def list_registrations(project_id: int) -> QuerySet[SourceRegistration]:
     )
 
 
+def registrations_in(project_id: int) -> QuerySet[SourceRegistration]:
+    """With the jobs that prepare them."""
+    return list_registrations(project_id).select_related("project", "job")
+
+
 def open_registrations(project_id: int) -> QuerySet[SourceRegistration]:
     return list_registrations(project_id).filter(state__in=OPEN)

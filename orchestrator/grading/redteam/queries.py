@@ -1,4 +1,4 @@
-"""What the page reads of attacks."""
+"""What the page and the API read of attacks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from orchestrator.grading.models import GoldenCase, RedTeamReport
 from orchestrator.judging.models import JudgeCall
@@ -52,6 +52,11 @@ class Report:
     """Controls that came out wrong."""
     withstood: Sequence[Shown]
     errored: Sequence[Shown]
+
+
+def attacks_in(project_id: int) -> QuerySet[RedTeamReport]:
+    attacks = RedTeamReport.objects.filter(rubric__project_id=project_id)
+    return attacks.select_related("rubric__project", "version", "job")
 
 
 def reports_of(rubric: Rubric) -> list[RedTeamReport]:
