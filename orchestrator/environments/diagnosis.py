@@ -42,6 +42,7 @@ class Finding:
     level: Level
     text: str
     fix: str = ""
+    """What to do about it; commands stand between backticks."""
 
 
 def findings(data: Path, environ: Mapping[str, str] | None = None) -> list[Finding]:

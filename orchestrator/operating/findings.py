@@ -42,7 +42,7 @@ _BAD: dict[parts.Level, Level] = {"ok": "ok", "degraded": "warn", "down": "fail"
 def installation_findings() -> list[Finding]:
     """All that can be told from here. Never raises."""
     states = parts.watch.states()
-    found = [Finding(state.name, _BAD[state.level], state.text) for state in states]
+    found = [Finding(state.name, _BAD[state.level], state.text, state.fix) for state in states]
     database = next((state for state in states if state.name == "database"), None)
     groups: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
         ("settings", _settings),
@@ -94,7 +94,8 @@ def _orphans() -> Iterator[Finding]:
     elif found:
         pids = ", ".join(str(one.pid) for one in found[:10])
         text = f"{len(found)} left over by workers that are gone, process ids {pids}"
-        yield Finding("orphans", "warn", text, f"look at them, then end them: kill {pids}")
+        end = f"kill {pids.replace(',', '')}"
+        yield Finding("orphans", "warn", text, f"look at them, then end them: `{end}`")
     else:
         yield Finding("orphans", "ok", "no server or trainer is left over on this host")
 
@@ -170,7 +171,7 @@ def _queues() -> Iterator[Finding]:
             yield Finding(f"queue {queue}", "warn", text, fix)
         elif told["waiting"] > 10 and made > 2 * ended + 10:
             text += f"; it grows: {made} made and {ended} ended in ten minutes"
-            fix = "more workers, or more slots each (SWITCHBACK_WORKER_SLOTS)"
+            fix = "more workers, or more slots each (`SWITCHBACK_WORKER_SLOTS`)"
             yield Finding(f"queue {queue}", "warn", text, fix)
         else:
             yield Finding(f"queue {queue}", "ok", text)
@@ -215,7 +216,7 @@ def _secrets() -> Iterator[Finding]:
             unreadable.append(name)
     if unreadable:
         text = f"{len(unreadable)} of {len(kept)} cannot be read: {', '.join(unreadable[:5])}"
-        fix = "set SECRET_KEY_PREVIOUS to the key before, or enter these again"
+        fix = "set `SECRET_KEY_PREVIOUS` to the key before, or enter these again"
         yield Finding("secrets", "fail", text, fix)
     else:
         yield Finding("secrets", "ok", f"{len(kept)} stored, all readable with this SECRET_KEY")

@@ -38,6 +38,8 @@ DEADLINE_S = 3.0
 FRESH_S = 2.0
 """Strangers may ask as often as they like; the parts are asked so often at most."""
 DISK_NEEDED_MB = 256
+_HANGS = "see whether it hangs or is overloaded; it is not asked again until it answers"
+_BREAKS = "mend what the reason names; the log of this process says more"
 
 Level = Literal["ok", "degraded", "down"]
 
@@ -49,6 +51,8 @@ class State:
     name: str
     level: Level
     text: str
+    fix: str = ""
+    """What to do about it, where that is known; commands stand between backticks."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,11 @@ class Part:
 
 
 class Away(Exception):
-    """The part is not well; the text says why and what to do."""
+    """The part is not well. `fix`: what to do about it."""
+
+    def __init__(self, text: str, fix: str = "") -> None:
+        super().__init__(text)
+        self.fix = fix
 
 
 def database() -> str:
@@ -88,7 +96,7 @@ def migrations() -> str:
     missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if missing:
         names = ", ".join(f"{one.app_label} {one.name}" for one, _ in missing[:3])
-        raise Away(f"{len(missing)} not applied ({names}); run `manage.py migrate`")
+        raise Away(f"{len(missing)} not applied ({names})", "run `manage.py migrate`")
     return "all applied"
 
 
@@ -99,7 +107,7 @@ def data_folder() -> str:
         file.flush()
     free_mb = shutil.disk_usage(folder).free // 2**20
     if free_mb < DISK_NEEDED_MB:
-        raise Away(f"{free_mb} MiB free at {folder}; {DISK_NEEDED_MB} MiB are needed")
+        raise Away(f"{free_mb} MiB free at {folder}", f"free at least {DISK_NEEDED_MB} MiB")
     return f"writable, {free_mb / 1024:.1f} GiB free"
 
 
@@ -107,7 +115,8 @@ def broker() -> str:
     try:
         n = sum(count_messages(queue) for queue in settings.JOB_QUEUES)
     except BROKER_ERRORS as error:
-        raise Away(f"not reached ({type(error).__name__}); jobs wait in the database") from error
+        text = f"not reached ({type(error).__name__}); jobs wait in the database"
+        raise Away(text, "start it, or correct `BROKER_URL`") from error
     return f"reached, {n} message{'' if n == 1 else 's'} waiting"
 
 
@@ -115,16 +124,15 @@ def blob_store() -> str:
     try:
         store().check()
     except BlobError as error:
-        raise Away(f"{error}; what is kept there waits") from error
+        fix = "make it answer, or correct `SWITCHBACK_BLOBS`"
+        raise Away(f"{error}; what is kept there waits", fix) from error
     return "a blob was written and read"
 
 
 def workers() -> str:
     if missing := queues_without_worker():
-        raise Away(
-            f"no worker gives signs of life for {', '.join(missing)}; start one (`manage.py up`, "
-            "or Celery as in docs/operations.md)"
-        )
+        fix = "start one: `manage.py up`, or Celery as in docs/operations.md"
+        raise Away(f"none gives signs of life for {', '.join(missing)}", fix)
     return "every queue has one"
 
 
@@ -132,10 +140,9 @@ def sweep() -> str:
     age_s = last_sweep_age_s()
     limit_s = gone_after_s() + 10 * settings.JOB_SWEEP_S
     if age_s is None or age_s > limit_s:
-        last = "never" if age_s is None else f"{age_s:.0f} s ago"
-        raise Away(
-            f"last swept {last}; jobs whose message is lost wait (`manage.py up` or `sweep`)"
-        )
+        last = "never swept" if age_s is None else f"last swept {age_s:.0f} s ago"
+        fix = "start it: `manage.py up`, or `manage.py sweep`"
+        raise Away(f"{last}; jobs whose message is lost wait", fix)
     return f"swept within the last {age_s:.0f} s"
 
 
@@ -182,16 +189,16 @@ class Watch:
             text = answer.result(timeout=max(0.0, deadline_s - time.monotonic()))
         except TimeoutError:
             if not answer.done():
-                return State(part.name, bad, f"no answer within {self._deadline_s:g} s")
+                return State(part.name, bad, f"no answer within {self._deadline_s:g} s", _HANGS)
             text = ""
         except Away as away:
             del self._asked[part.name]
-            return State(part.name, bad, str(away))
+            return State(part.name, bad, str(away), away.fix)
         except Exception as error:
             # The boundary around a part: whatever breaks it is its state.
             del self._asked[part.name]
             log.warning("part is away", part=part.name, error=f"{type(error).__name__}: {error}")
-            return State(part.name, bad, f"{type(error).__name__}: {error}")
+            return State(part.name, bad, f"{type(error).__name__}: {error}", _BREAKS)
         del self._asked[part.name]
         return State(part.name, "ok", text)
 

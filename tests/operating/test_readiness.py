@@ -91,7 +91,8 @@ def test_a_part_that_hangs_is_away_and_is_asked_once() -> None:
     again = watch.states()
     release.set()
 
-    assert first == again == [State("slow", "down", "no answer within 0.05 s")]
+    assert first == again
+    assert [(one.level, one.text) for one in first] == [("down", "no answer within 0.05 s")]
     watch._deadline_s, watch._asked_s = 60, float("-inf")
     assert watch.states() == [State("slow", "ok", "back")]
     assert len(asked) == 1
@@ -105,6 +106,37 @@ def test_a_part_that_is_not_needed_leaves_the_process_serving() -> None:
 
     assert worst(Watch([needed, other]).states()) == "down"
     assert worst(Watch([other]).states()) == "degraded"
+
+
+def test_what_is_away_is_told_apart_from_what_to_do_about_it() -> None:
+    def broken() -> str:
+        raise ValueError("odd")
+
+    def away() -> str:
+        raise Away("gone", "run `this`")
+
+    def hangs() -> str:
+        release.wait(60)
+        return ""
+
+    release = threading.Event()
+    looks = {"broken": broken, "away": away, "hangs": hangs}
+    watch = Watch([Part(name, False, look) for name, look in looks.items()], deadline_s=0.05)
+    told = {state.name: state for state in watch.states()}
+    release.set()
+
+    assert (told["away"].text, told["away"].fix) == ("gone", "run `this`")
+    assert told["broken"].text == "ValueError: odd"
+    assert all(state.fix for state in told.values())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_absent_workers_and_sweep_come_with_the_command_that_starts_them() -> None:
+    looks = [Part("workers", False, parts.workers), Part("sweep", False, parts.sweep)]
+
+    for state in Watch(looks, deadline_s=60).states():
+        assert state.level == "degraded" and "`" not in state.text
+        assert "`manage.py up`" in state.fix
 
 
 def test_answers_are_kept_for_a_moment() -> None:

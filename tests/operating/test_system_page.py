@@ -62,6 +62,20 @@ def test_it_shows_what_the_doctor_finds(
     assert "Queue rollouts" in answer.content.decode()
 
 
+def test_advice_stands_in_its_own_column_with_commands_as_code(
+    operator: Client, people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away() -> str:
+        raise parts.Away("none for <gpu>", "start one: `manage.py up`")
+
+    monkeypatch.setattr(parts, "watch", Watch([parts.Part("workers", False, away)], deadline_s=60))
+
+    text = operator.get(reverse("web:system", args=[people.project.pk])).content.decode()
+
+    assert 'data-label="Found">none for &lt;gpu&gt;</td>' in text
+    assert 'data-label="What to do">start one: <code>manage.py up</code></td>' in text
+
+
 def test_settings_lead_operators_there_and_nobody_else(operator: Client, people: People) -> None:
     url, settings = (
         reverse(name, args=[people.project.pk]) for name in ("web:system", "web:settings")
