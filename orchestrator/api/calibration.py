@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, TypedDict
 
 from django.db import transaction
@@ -34,7 +35,7 @@ from orchestrator.grading.policies import (
 )
 from orchestrator.grading.queries import rubrics_in
 from orchestrator.projects.access import project_for_edit, project_for_view
-from orchestrator.projects.models import Project
+from orchestrator.projects.models import Project, User
 from orchestrator.review.calibration import Calibration
 from orchestrator.review.calibration_labels import LONGEST_NOTE, label
 from orchestrator.review.calibration_queries import calibrations
@@ -154,23 +155,33 @@ class CalibrationDetail(Endpoint):
         return Response(answer)
 
 
-class CalibrationBar(Endpoint):
+class CalibrationBar(editing.Settings):
     area = "rubrics"
+    body = BarChange
+    writer = staticmethod(project_for_edit)
+
+    @staticmethod
+    def now(request: Request, project: Project) -> BarAnswer:
+        bar = bar_of(project.pk)
+        return {
+            "kappa": bar.kappa,
+            "min_labels": bar.min_labels,
+            "html_url": page_url(request, "rubrics", project.pk),
+        }
+
+    @staticmethod
+    def put_in_force(actor: User, project: Project, asked: Mapping[str, Any]) -> None:
+        set_bar(actor=actor, project=project, **asked)
 
     @operation(BarAnswer)
     def get(self, request: Request, project_id: int) -> Response:
         """From where on the project believes a criterion."""
-        return _bar(request, project_for_view(request.user, project_id))
+        return self.told(request, project_id)
 
     @operation(BarAnswer, body=BarChange, parameters=[editing.PARAMETER])
     def put(self, request: Request, project_id: int) -> Response:
         """Sets it. Editors."""
-        project = project_for_edit(request.user, project_id)
-        asked = read(BarChange, request.data)
-        with transaction.atomic():
-            editing.require_match(request, _bar_fields(project))
-            set_bar(actor=actor_of(request), project=project, **asked)
-        return _bar(request, project)
+        return self.changed(request, project_id)
 
 
 class CriterionPolicyDetail(Endpoint):
@@ -294,21 +305,6 @@ def _calibrated(found: Calibration, policy: Any, *, with_interval: bool) -> Cali
         "reason": policy.reason if policy else "",
         "disagreements": [pair.rollout for pair in disagreements[:50]],
     }
-
-
-def _bar_fields(project: Project) -> dict[str, Any]:
-    bar = bar_of(project.pk)
-    return {"kappa": bar.kappa, "min_labels": bar.min_labels}
-
-
-def _bar(request: Request, project: Project) -> Response:
-    fields = _bar_fields(project)
-    answer: BarAnswer = {
-        "kappa": fields["kappa"],
-        "min_labels": fields["min_labels"],
-        "html_url": page_url(request, "rubrics", project.pk),
-    }
-    return editing.tagged(request, answer, fields)
 
 
 def _policy_fields(rubric: Rubric, criterion: str) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from typing import Annotated, Any, TypedDict
 
-from django.db import transaction
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -23,7 +23,7 @@ from orchestrator.api.base import (
 )
 from orchestrator.api.errors import Conflict
 from orchestrator.api.shapes import page_of
-from orchestrator.projects.access import project_for_admin, project_for_view
+from orchestrator.projects.access import project_for_admin
 from orchestrator.projects.audit.queries import audit_rows
 from orchestrator.projects.invitations import (
     MAX_DAYS,
@@ -32,9 +32,9 @@ from orchestrator.projects.invitations import (
     join_url,
     revoke_invitation,
 )
-from orchestrator.projects.models import AuditEntry, Invitation, Role
+from orchestrator.projects.models import AuditEntry, Invitation, Project, Role, User
 from orchestrator.projects.queries import invitations_in
-from orchestrator.runs.limits import DayUse, set_limits, use_today
+from orchestrator.runs.limits import set_limits, use_today
 
 _BIGGEST = 2**31 - 1
 
@@ -147,31 +147,34 @@ class InvitationDetail(Endpoint):
         return Response(status=204)
 
 
-class Limits(Endpoint):
+class Limits(editing.Settings):
     area = "project"
+    body = Caps
+
+    @staticmethod
+    def now(request: Request, project: Project) -> LimitsAnswer:
+        use = use_today(project.pk)
+        return {
+            "rollouts_per_day": use.rollouts_cap,
+            "usd_per_day": use.usd_cap,
+            "rollouts_today": use.rollouts,
+            "usd_today": use.usd,
+            "html_url": page_url(request, "limits", project.pk),
+        }
+
+    @staticmethod
+    def put_in_force(actor: User, project: Project, asked: Mapping[str, Any]) -> None:
+        set_limits(actor=actor, project_id=project.pk, **asked)
 
     @operation(LimitsAnswer)
     def get(self, request: Request, project_id: int) -> Response:
         """What the project may use in a day (UTC), and what it has used."""
-        project = project_for_view(request.user, project_id)
-        use = use_today(project.pk)
-        return editing.tagged(request, _limits(request, project.pk, use), _editable(use))
+        return self.told(request, project_id)
 
     @operation(LimitsAnswer, body=Caps, parameters=[editing.PARAMETER])
     def put(self, request: Request, project_id: int) -> Response:
         """Sets both caps. Admins."""
-        project = project_for_admin(request.user, project_id)
-        asked = read(Caps, request.data)
-        with transaction.atomic():
-            editing.require_match(request, _editable(use_today(project.pk)))
-            set_limits(
-                actor=actor_of(request),
-                project_id=project.pk,
-                rollouts_per_day=asked["rollouts_per_day"],
-                usd_per_day=asked["usd_per_day"],
-            )
-        use = use_today(project.pk)
-        return editing.tagged(request, _limits(request, project.pk, use), _editable(use))
+        return self.changed(request, project_id)
 
 
 class Audit(Endpoint):
@@ -209,20 +212,6 @@ def _invitation(request: Request, row: Invitation) -> InvitationAnswer:
         "expires_at": row.expires_at,
         "is_used": row.accepted_at is not None,
         "is_revoked": row.revoked_at is not None,
-    }
-
-
-def _editable(use: DayUse) -> dict[str, Any]:
-    return {"rollouts_per_day": use.rollouts_cap, "usd_per_day": use.usd_cap}
-
-
-def _limits(request: Request, project_id: int, use: DayUse) -> LimitsAnswer:
-    return {
-        "rollouts_per_day": use.rollouts_cap,
-        "usd_per_day": use.usd_cap,
-        "rollouts_today": use.rollouts,
-        "usd_today": use.usd,
-        "html_url": page_url(request, "limits", project_id),
     }
 
 

@@ -74,6 +74,11 @@ def draft_tasks(
     return query.order_by("key")
 
 
+def draft_keys(draft: EnvironmentDraft, **filters: Any) -> list[str]:
+    """Of the tasks that `draft_tasks` gives for the same filters."""
+    return list(draft_tasks(draft, **filters).values_list("key", flat=True))
+
+
 def draft_task_page(query: QuerySet[DraftTask], *, page: int) -> DraftTaskPage:
     n_found = query.count()
     n_pages = max(1, -(-n_found // PAGE))
@@ -176,6 +181,11 @@ def tasks_of_draft(draft: EnvironmentDraft) -> list[NewTask]:
 
 def version_numbered(environment: Environment, number: int) -> EnvironmentVersion | None:
     return EnvironmentVersion.objects.filter(environment=environment, number=number).first()
+
+
+def versions_of(environment: Environment) -> list[EnvironmentVersion]:
+    """Newest first."""
+    return list(environment.versions.order_by("-number"))
 
 
 def newest_version(environment: Environment) -> EnvironmentVersion | None:

@@ -66,6 +66,11 @@ def reports_of(rubric: Rubric) -> list[RedTeamReport]:
     return list(brief[:30])
 
 
+def whole_report(rubric: Rubric, pk: int) -> RedTeamReport:
+    """With all that it holds. Raises RedTeamReport.DoesNotExist."""
+    return rubric.attacks.select_related("version", "asked_by", "rubric").get(pk=pk)
+
+
 def report(found: RedTeamReport) -> Report:
     """What got paid most comes first. Three queries."""
     paid: list[Shown] = []

@@ -67,8 +67,8 @@ def export_action(
 @require_safe
 def export_file(request: HttpRequest, project_id: int, export_id: int) -> HttpResponseBase:
     project = project_for_admin(request.user, project_id)
-    transfer = exports_of(project).filter(pk=export_id).exclude(file_sha256="").first()
-    if transfer is None:
+    transfer = exports_of(project).filter(pk=export_id).first()
+    if transfer is None or not transfer.file_sha256:
         raise Http404("No such object.")
     answer = StreamingHttpResponse(pieces_of(transfer), content_type="application/zip")
     answer["Content-Length"] = str(transfer.size_bytes)

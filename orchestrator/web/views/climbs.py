@@ -13,7 +13,7 @@ from orchestrator.climbs.models import Climb
 from orchestrator.climbs.queries import ladder, list_climbs
 from orchestrator.climbs.services import ClimbError, cancel_climb, pause_climb, resume_climb
 from orchestrator.grading.hacking import acknowledge, alarms_of, open_alarms
-from orchestrator.grading.models import HackingAlarm
+from orchestrator.grading.queries import hacking_alarms
 from orchestrator.projects.access import project_for_view
 from orchestrator.web import access, queries
 from orchestrator.web.climb_report import why_between
@@ -119,7 +119,7 @@ def alarm_acknowledge(
     request: HttpRequest, project_id: int, climb_id: int, alarm_id: int
 ) -> HttpResponse:
     climb = access.climb_for_edit(request.user, project_id, climb_id)
-    alarm = get_object_or_404(HackingAlarm, climb=climb, pk=alarm_id)
+    alarm = get_object_or_404(hacking_alarms(climb.pk), pk=alarm_id)
     acknowledge(actor=request.user, alarm=alarm)  # type: ignore[arg-type] # login_required
     messages.success(request, "Acknowledged. It comes back only if it grows.")
     return redirect("web:climb", project_id, climb_id)

@@ -13,6 +13,7 @@ from orchestrator.projects.access import project_for_edit
 from orchestrator.trainings import lens
 from orchestrator.trainings.errors import TrainingRefused
 from orchestrator.trainings.learned import weights_of
+from orchestrator.trainings.project_queries import checkpoints_in
 from orchestrator.web import access, queries
 from orchestrator.web.frame import Crumb, page
 from orchestrator.web.ledger import first_of_interest, stretches, sums
@@ -92,8 +93,7 @@ def ledger_look(request: HttpRequest, project_id: int, rollout_id: int) -> HttpR
     rollout = access.rollout_for_view(request.user, project_id, rollout_id)
     text = request.POST.get("checkpoint", "")
     checkpoint = get_object_or_404(
-        Checkpoint.objects.select_related("training_job"),
-        training_job__project=project_id,
+        checkpoints_in(project_id),
         pk=int(text) if text.isdecimal() and text.isascii() and len(text) < 16 else 0,
     )
     act = lens.cancel if request.POST.get("do") == "cancel" else lens.start

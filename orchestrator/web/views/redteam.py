@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from orchestrator.grading import queries
 from orchestrator.grading.errors import AttackRefused
 from orchestrator.grading.models import RedTeamReport, RubricDraft
-from orchestrator.grading.redteam.queries import effort_of, report, reports_of
+from orchestrator.grading.redteam.queries import effort_of, report, reports_of, whole_report
 from orchestrator.grading.redteam.services import (
     DEFAULT_BASES,
     DEFAULT_CAP_USD,
@@ -53,7 +53,7 @@ def rubric_redteam(request: HttpRequest, project_id: int, rubric_id: int) -> Htt
     history = reports_of(rubric)
     asked = request.GET.get("report", "")
     newest = next((r for r in history if str(r.pk) == asked), history[0] if history else None)
-    shown = _whole(rubric, newest.pk) if newest is not None else None
+    shown = whole_report(rubric, newest.pk) if newest is not None else None
     items = _items(request, rubric)
     first = next(iter(items.values()), None)
     numbers = shown.summary.get("numbers") if shown is not None else None
@@ -80,10 +80,6 @@ def rubric_redteam(request: HttpRequest, project_id: int, rubric_id: int) -> Htt
         ],
         spent=shown.summary.get("spent") if shown is not None else None,
     )
-
-
-def _whole(rubric: Rubric, pk: int) -> RedTeamReport:
-    return rubric.attacks.select_related("version", "asked_by", "rubric").get(pk=pk)
 
 
 def _items(request: HttpRequest, rubric: Rubric) -> Mapping[str, RubricDraft | RubricVersion]:
@@ -154,7 +150,7 @@ def _for_edit(
 ) -> RedTeamReport:
     rubric = rubric_for_edit(request.user, project_id, rubric_id)
     try:
-        return _whole(rubric, report_id)
+        return whole_report(rubric, report_id)
     except RedTeamReport.DoesNotExist:
         raise Http404("There is no such attack.") from None
 

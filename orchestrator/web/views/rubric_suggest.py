@@ -9,10 +9,11 @@ from django.http import HttpRequest, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_http_methods, require_POST
 
-from orchestrator.agents.models import ModelEndpoint
-from orchestrator.environments.models import EnvironmentVersion
+from orchestrator.agents.queries import endpoints_in
+from orchestrator.environments.queries import versions_in
 from orchestrator.grading.errors import DraftRefused
 from orchestrator.grading.models import RubricSuggestion
+from orchestrator.grading.queries import suggestions_in
 from orchestrator.grading.suggest import services
 from orchestrator.web import rubric_access as access
 from orchestrator.web import rubric_editor as editor
@@ -23,14 +24,8 @@ from orchestrator.web.views.rubric_editor import user_of
 @require_POST
 def rubric_suggest(request: HttpRequest, project_id: int, rubric_id: int) -> JsonResponse:
     rubric = access.rubric_for_edit(request.user, project_id, rubric_id)
-    endpoint = get_object_or_404(
-        ModelEndpoint, project_id=project_id, pk=_number(request, "endpoint")
-    )
-    version = get_object_or_404(
-        EnvironmentVersion.objects.select_related("environment"),
-        environment__project_id=project_id,
-        pk=_number(request, "environment"),
-    )
+    endpoint = get_object_or_404(endpoints_in(project_id), pk=_number(request, "endpoint"))
+    version = get_object_or_404(versions_in(project_id), pk=_number(request, "environment"))
     try:
         asked = services.ask_for_suggestions(
             actor=user_of(request),
@@ -51,7 +46,7 @@ def rubric_suggestion(
 ) -> JsonResponse:
     """POST {"action": "cancel"}, or {"action": "taken" or "dismissed", "number"}."""
     rubric = access.rubric_for_edit(request.user, project_id, rubric_id)
-    suggestions = RubricSuggestion.objects.select_related("endpoint", "job", "rubric")
+    suggestions = suggestions_in(project_id)
     found = get_object_or_404(suggestions, rubric=rubric, pk=suggestion_id)
     if request.method == "POST":
         try:

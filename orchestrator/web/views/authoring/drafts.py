@@ -16,7 +16,7 @@ from orchestrator.environments.authoring.errors import (
     DraftRefusedError,
     FieldsRefusedError,
 )
-from orchestrator.environments.authoring.queries import version_numbered
+from orchestrator.environments.authoring.queries import newest_version, version_numbered
 from orchestrator.environments.authoring.undo import undo_last
 from orchestrator.environments.kinds import KINDS
 from orchestrator.environments.kinds.fields import Field
@@ -61,7 +61,7 @@ def draft_start(request: HttpRequest, project_id: int, slug: str) -> HttpRespons
     """From the version that is named, else from the newest, else empty."""
     environment = access.environment_for_edit(request.user, project_id, slug)
     number = request.POST.get("version", "")
-    newest = environment.versions.order_by("-number").first()
+    newest = newest_version(environment)
     version = (
         version_numbered(environment, int(number))
         if number.isdecimal() and len(number) < 9

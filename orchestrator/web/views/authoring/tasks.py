@@ -39,7 +39,7 @@ def draft_tasks(request: HttpRequest, project_id: int, slug: str) -> HttpRespons
             environment_crumbs(environment, Crumb("Draft")),
             environment=environment,
             tabs=tabs_of(environment, "web:draft"),
-            versions=list(environment.versions.order_by("-number")[:50]),
+            versions=queries.versions_of(environment)[:50],
         )
     return draft_page(
         request, "web/environment_draft.html", draft, "draft", **_table(draft, request.GET)
@@ -84,13 +84,12 @@ def _keys(request: HttpRequest, draft: EnvironmentDraft) -> list[str]:
     if request.POST.get("all") != "on":
         return request.POST.getlist("key")
     asked = QueryDict(request.POST.get("filter", "")[:400])
-    query = queries.draft_tasks(
+    return queries.draft_keys(
         draft,
         split=asked.get("split", ""),
         family=asked.get("group") or None,
         text=asked.get("q", ""),
     )
-    return list(query.values_list("key", flat=True))
 
 
 def _change(request: HttpRequest, draft: EnvironmentDraft, keys: Sequence[str]) -> str:

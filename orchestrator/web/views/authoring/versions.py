@@ -35,7 +35,7 @@ from orchestrator.web.views.authoring.shell import environment_crumbs
 def environment_compare(request: HttpRequest, project_id: int, slug: str) -> HttpResponse:
     """Two versions, the newest two unless the address names others."""
     environment = web_access.environment_for_view(request.user, project_id, slug)
-    versions = list(environment.versions.order_by("-number"))
+    versions = queries.versions_of(environment)
     after = _numbered(versions, request.GET.get("to")) or (versions[0] if versions else None)
     before = _numbered(versions, request.GET.get("from")) or _predecessor(versions, after)
     is_editor = role_in(request.user, project_id) in (Role.EDITOR, Role.ADMIN)
@@ -105,7 +105,7 @@ def _content(
         if draft is None:
             raise Http404("This environment has no draft.")
         return draft, "draft", queries.tasks_of_draft(draft)
-    versions = list(environment.versions.order_by("-number"))
+    versions = queries.versions_of(environment)
     version = _numbered(versions, wanted) or (versions[0] if versions and not wanted else None)
     if version is None:
         raise Http404("No such version.")
