@@ -88,7 +88,11 @@ def found(query: models.QuerySet[M], **lookup: Any) -> M:
 
 def chosen(query: models.QuerySet[M], field: str, **lookup: Any) -> M:
     """The object that a field of the request names. Raises ValidationError for that field."""
-    one = query.filter(**lookup).first()
+    return named(query.filter(**lookup).first(), field, **lookup)
+
+
+def named(one: M | None, field: str, **lookup: Any) -> M:
+    """What was found for a field of the request. Raises ValidationError for it if nothing was."""
     if one is None:
         named = ", ".join(f"{name.rpartition('__')[2]} {value!r}" for name, value in lookup.items())
         raise ValidationError({field: [f"names nothing of this project: {named}"]})

@@ -77,11 +77,7 @@ def once_prepared(
         if pk is None:
             return _replayed(request.user, key, digest)
         answer = work(prepared)
-        IdempotentRequest.objects.filter(pk=pk).update(
-            status=answer.status_code,
-            body=JSONRenderer().render(answer.data).decode(),
-            location=answer.headers.get("Location", ""),
-        )
+        _answered(pk, answer)
         if pk % OLD_EVERY == 0:
             _forget_old()
         audit.keep(request._request, answer.status_code)
@@ -102,6 +98,20 @@ def _taken(user: User, key: str, digest: str) -> int | None:
         )
         rows = cursor.fetchall()
     return rows[0][0] if rows else None
+
+
+def _answered(pk: int, answer: Response) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"UPDATE {IdempotentRequest._meta.db_table} SET status = %s, body = %s, location = %s"
+            " WHERE id = %s",
+            [
+                answer.status_code,
+                JSONRenderer().render(answer.data).decode(),
+                answer.headers.get("Location", ""),
+                pk,
+            ],
+        )
 
 
 def _replayed(user: User, key: str, digest: str) -> Response:

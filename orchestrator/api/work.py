@@ -17,8 +17,12 @@ from optimizer.harness import Harness
 from optimizer.models import HarnessVersion
 from optimizer.store import store_harness
 from orchestrator.agents.models import ModelEndpoint
-from orchestrator.api.base import chosen
+from orchestrator.agents.queries import model_of
+from orchestrator.api.base import named
+from orchestrator.environments import queries as environments
 from orchestrator.environments.models import EnvironmentVersion
+from orchestrator.grading import queries as rubrics
+from orchestrator.harnesses.queries import harness_of
 from orchestrator.projects.models import Project
 from rubrics.models import RubricVersion
 
@@ -61,12 +65,13 @@ def parts_of(project: Project, asked: Mapping[str, Any]) -> Parts:
     """The objects that a request names. Raises ValidationError."""
     harness = None
     if asked.get("harness") is not None:
-        harnesses = HarnessVersion.objects.filter(project=project)
-        harness = chosen(harnesses, "harness", pk=asked["harness"])
+        pk = asked["harness"]
+        harness = named(harness_of(project.pk, pk), "harness", pk=pk)
+    model_pk = asked["model"]
     return Parts(
         environment_version(project, asked["environment"], asked.get("version")),
         rubric_version(project, asked["rubric"], asked.get("rubric_version")),
-        chosen(ModelEndpoint.objects.filter(project=project), "model", pk=asked["model"]),
+        named(model_of(project.pk, model_pk), "model", pk=model_pk),
         harness,
     )
 
@@ -77,21 +82,24 @@ def harness_or_plain(project: Project, parts: Parts) -> HarnessVersion:
 
 
 def environment_version(project: Project, slug: str, number: int | None) -> EnvironmentVersion:
-    query = EnvironmentVersion.objects.filter(environment__project=project)
-    query = query.select_related("environment").order_by("-number")
+    newest = named(environments.version_of(project.pk, slug), "environment", slug=slug)
     if number is None:
-        return chosen(query, "environment", environment__slug=slug)
-    chosen(query, "environment", environment__slug=slug)
-    return chosen(query, "version", environment__slug=slug, number=number)
+        return newest
+    return named(
+        environments.version_of(project.pk, slug, number), "version", slug=slug, number=number
+    )
 
 
 def rubric_version(project: Project, rubric_id: int, number: int | None) -> RubricVersion:
-    query = RubricVersion.objects.filter(rubric__project=project)
-    query = query.select_related("rubric").order_by("-number")
-    newest = chosen(query, "rubric", rubric_id=rubric_id)
+    newest = named(rubrics.version_of(project.pk, rubric_id), "rubric", rubric_id=rubric_id)
     if number is None:
         return newest
-    return chosen(query, "rubric_version", rubric_id=rubric_id, number=number)
+    return named(
+        rubrics.version_of(project.pk, rubric_id, number),
+        "rubric_version",
+        rubric_id=rubric_id,
+        number=number,
+    )
 
 
 def bytes_of(text: str, field: str) -> bytes:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from django.db.models import Count, QuerySet
 
 from orchestrator.environments.models import Environment, EnvironmentVersion, Task
+from orchestrator.prepared import Prepared
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,32 @@ def latest_version(environment_id: int) -> EnvironmentVersion:
     )
 
 
+_of_slug = Prepared(
+    lambda project, slug: (
+        EnvironmentVersion.objects.select_related("environment")
+        .filter(environment__project=project, environment__slug=slug)
+        .order_by("-number")
+    ),
+    project=int,
+    slug=str,
+)
+_of_slug_and_number = Prepared(
+    lambda project, slug, number: EnvironmentVersion.objects.select_related("environment").filter(
+        environment__project=project, environment__slug=slug, number=number
+    ),
+    project=int,
+    slug=str,
+    number=int,
+)
+
+
+def version_of(project_id: int, slug: str, number: int | None = None) -> EnvironmentVersion | None:
+    """The newest version without a number."""
+    if number is None:
+        return _of_slug.first(project=project_id, slug=slug)
+    return _of_slug_and_number.first(project=project_id, slug=slug, number=number)
+
+
 def split_counts(version_id: int) -> list[SplitCount]:
     rows = (
         Task.objects.filter(version_id=version_id)
@@ -63,6 +91,22 @@ def list_tasks(version_id: int, *, split: str | None = None) -> QuerySet[Task]:
     if split:
         query = query.filter(split=split)
     return query.order_by("split", "key")
+
+
+def task_keys(version_id: int, split: str, n_tasks: int | None = None) -> list[Task]:
+    """Tasks of a split by key, the first so many of them; loaded are `id` and `key`."""
+    return _task_keys(n_tasks).all(version=version_id, split=split)
+
+
+@lru_cache(maxsize=64)
+def _task_keys(n_tasks: int | None) -> Prepared[Task]:
+    return Prepared(
+        lambda version, split: (
+            Task.objects.only("key").filter(version=version, split=split).order_by("key")[:n_tasks]
+        ),
+        version=int,
+        split=str,
+    )
 
 
 def task_counts(version_ids: Sequence[int]) -> dict[int, dict[str, int]]:

@@ -18,6 +18,7 @@ from orchestrator.grading.models import (
     RubricDraft,
     RubricSuggestion,
 )
+from orchestrator.prepared import Prepared
 from orchestrator.runs.models import Rollout, Run
 from rubrics.models import Rubric, RubricVersion
 
@@ -61,6 +62,32 @@ def regraded_scores(regrade_id: int) -> QuerySet[RegradedScore]:
 def hacking_alarms(climb_id: int) -> QuerySet[HackingAlarm]:
     """All that a climb has warned of."""
     return HackingAlarm.objects.filter(climb_id=climb_id).select_related("acknowledged_by")
+
+
+_of_rubric = Prepared(
+    lambda project, rubric: (
+        RubricVersion.objects.select_related("rubric")
+        .filter(rubric=rubric, rubric__project=project)
+        .order_by("-number")
+    ),
+    project=int,
+    rubric=int,
+)
+_of_rubric_and_number = Prepared(
+    lambda project, rubric, number: RubricVersion.objects.select_related("rubric").filter(
+        rubric=rubric, rubric__project=project, number=number
+    ),
+    project=int,
+    rubric=int,
+    number=int,
+)
+
+
+def version_of(project_id: int, rubric_id: int, number: int | None = None) -> RubricVersion | None:
+    """The newest version without a number."""
+    if number is None:
+        return _of_rubric.first(project=project_id, rubric=rubric_id)
+    return _of_rubric_and_number.first(project=project_id, rubric=rubric_id, number=number)
 
 
 def draft_of(rubric: Rubric) -> RubricDraft | None:

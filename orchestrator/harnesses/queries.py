@@ -13,6 +13,7 @@ from optimizer.errors import HarnessInvalid
 from optimizer.harness import DEMONSTRATIONS, INSTRUCTIONS, TOOLS, Harness
 from optimizer.models import Blob, Candidate, Comparison, HarnessVersion, Release
 from orchestrator.environments.models import Environment
+from orchestrator.prepared import Prepared
 from orchestrator.runs.activation import skills_of
 from orchestrator.runs.models import Rollout, Run
 
@@ -24,6 +25,15 @@ GAINED = ("improved", "better")
 
 def harness_versions_in(project_id: int) -> QuerySet[HarnessVersion]:
     return HarnessVersion.objects.filter(project_id=project_id)
+
+
+_harness = Prepared(
+    lambda project, pk: HarnessVersion.objects.filter(project=project, pk=pk), project=int, pk=int
+)
+
+
+def harness_of(project_id: int, pk: int) -> HarnessVersion | None:
+    return _harness.first(project=project_id, pk=pk)
 
 
 # --- the library ----------------------------------------------------------------------------------

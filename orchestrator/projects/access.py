@@ -77,7 +77,11 @@ def project_for_admin(actor: Actor, project_id: int) -> Project:
 
 
 def _project(actor: Actor, project_id: int, needed: Role) -> Project:
-    project = get_object_or_404(Project, pk=project_id)
+    token: ApiToken | None = getattr(actor, "api_token", None)
+    if token is not None and token.project_id == project_id:
+        project = token.project
+    else:
+        project = get_object_or_404(Project, pk=project_id)
     require(actor, project, needed)
     return project
 

@@ -14,9 +14,16 @@ from rest_framework.authentication import BaseAuthentication, get_authorization_
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
+from orchestrator.prepared import Prepared
 from orchestrator.projects.models import ApiToken, User
 from orchestrator.projects.services import token_digest
 
+_token = Prepared(
+    lambda digest: ApiToken.objects.select_related("user", "project").filter(
+        digest=digest, revoked_at=None
+    ),
+    digest=str,
+)
 # "Last used" is for people: once a minute spares a write on every request.
 _LAST_USED_STEP = timedelta(minutes=1)
 
@@ -29,9 +36,7 @@ class ApiTokenAuthentication(BaseAuthentication):
         if len(words) != 2:
             raise AuthenticationFailed("Write the header as `Authorization: Bearer TOKEN`.")
         digest = token_digest(words[1].decode("latin-1"))
-        token = (
-            ApiToken.objects.select_related("user").filter(digest=digest, revoked_at=None).first()
-        )
+        token = _token.first(digest=digest)
         if token is None or not token.user.is_active:
             raise AuthenticationFailed("This token is unknown or revoked.")
         if token.has_expired:

@@ -14,10 +14,15 @@ from dataclasses import dataclass
 from django.db.models import Q, Sum
 from django.utils import timezone
 
+from orchestrator.prepared import Prepared
 from orchestrator.projects import storage
 from orchestrator.projects.access import project_for_admin
 from orchestrator.projects.models import ProjectLimits, User
 from orchestrator.runs.models import Rollout
+
+_held_caps = Prepared(
+    lambda project: ProjectLimits.objects.select_for_update().filter(project=project), project=int
+)
 
 
 class LimitReached(RuntimeError):
@@ -55,7 +60,7 @@ def check(project_id: int, n_rollouts: int) -> None:
 
     The row of the caps is held, so that two runs that start at once cannot both take what is left.
     """
-    caps = ProjectLimits.objects.select_for_update().filter(project_id=project_id).first()
+    caps = _held_caps.first(project=project_id)
     if caps is None:
         return
     try:

@@ -13,6 +13,7 @@ from optimizer.models import HarnessVersion
 from optimizer.store import store_harness
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.environments.models import EnvironmentVersion, Split, Task
+from orchestrator.environments.queries import task_keys
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Project, Role, User
 from orchestrator.runs.limits import LimitReached
@@ -70,11 +71,7 @@ def plan_of(asked: Asked) -> Planned:
     """
     if asked.split not in OPEN_SPLITS:
         raise RunRefused("split", "The test split is sealed: climbs and gates read it.")
-    tasks = list(
-        Task.objects.filter(version=asked.version, split=asked.split).order_by("key")[
-            : asked.n_tasks
-        ]
-    )
+    tasks = task_keys(asked.version.pk, asked.split, asked.n_tasks)
     if not tasks:
         raise RunRefused("split", f"This version has no tasks in the split {asked.split}.")
     planned = Planned(asked, tasks)

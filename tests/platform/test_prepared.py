@@ -1,0 +1,90 @@
+"""Prepared queries answer what their query sets answer, without being compiled again."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.db.models import Count
+from django.test.utils import CaptureQueriesContext
+
+from optimizer.harness import Harness
+from optimizer.models import HarnessVersion
+from optimizer.store import store_harness
+from orchestrator.prepared import Prepared
+from orchestrator.projects.models import ApiToken, Project, Role
+from orchestrator.projects.services import create_first_admin, create_project, issue_token
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def projects() -> list[Project]:
+    admin = create_first_admin().user
+    made = [create_project(actor=admin, name=name) for name in ("one", "two")]
+    for project in made:
+        for name in ("b", "a", "it's %s and \N{WHITE SQUARE}"):
+            issue_token(actor=admin, project_id=project.pk, name=name, role=Role.EDITOR)
+    return made
+
+
+def test_it_answers_as_the_query_set_for_each_value(projects: list[Project]) -> None:
+    tokens = Prepared(
+        lambda project, name: (
+            ApiToken.objects.select_related("user", "project")
+            .filter(project=project, name=name, revoked_at=None)
+            .order_by("-pk")
+        ),
+        project=int,
+        name=str,
+    )
+    for project in projects:
+        for name in ("a", "b", "it's %s and \N{WHITE SQUARE}", "of nobody", ""):
+            query = ApiToken.objects.filter(project=project, name=name).order_by("-pk")
+            with CaptureQueriesContext(connection) as asked:
+                found = tokens.all(project=project.pk, name=name)
+                first = tokens.first(project=project.pk, name=name)
+                assert [(each.user.username, each.project.name) for each in found] == [
+                    ("admin", project.name)
+                ] * len(found)
+            assert len(asked) == 2, "what select_related names came along"
+            assert found == list(query)
+            assert first == query.first()
+            for one, other in zip(found, query, strict=True):
+                fields = ApiToken._meta.concrete_fields
+                assert [f.value_from_object(one) for f in fields] == [
+                    f.value_from_object(other) for f in fields
+                ]
+
+
+def test_columns_are_converted_and_the_others_are_read_when_asked_for(
+    projects: list[Project],
+) -> None:
+    stored = store_harness(project_id=projects[0].pk, harness=Harness(instructions="Act.\n"))
+    whole = Prepared(lambda pk: HarnessVersion.objects.filter(pk=pk), pk=int)
+    some = Prepared(lambda pk: HarnessVersion.objects.only("sha256").filter(pk=pk), pk=int)
+    kept = HarnessVersion.objects.get(pk=stored.pk)
+    found = whole.first(pk=stored.pk)
+    assert found is not None
+    assert found.components == kept.components
+    part = some.first(pk=stored.pk)
+    assert part is not None
+    assert part.get_deferred_fields() >= {"components"}
+    assert part.components == kept.components
+
+
+def test_without_an_order_the_first_is_that_of_the_lowest_key(projects: list[Project]) -> None:
+    tokens = Prepared(lambda project: ApiToken.objects.filter(project=project), project=int)
+    found = tokens.first(project=projects[1].pk)
+    assert found == ApiToken.objects.filter(project=projects[1]).order_by("pk").first()
+
+
+def test_it_refuses_what_it_cannot_do(projects: list[Project]) -> None:
+    one = Prepared(lambda pk: Project.objects.filter(pk=pk), pk=int)
+    with pytest.raises(TypeError, match="takes pk; given project"):
+        one.first(project=1)
+    counted = Prepared(lambda pk: Project.objects.annotate(n=Count("pk")).filter(pk=pk), pk=int)
+    with pytest.raises(TypeError, match="annotations"):
+        counted.first(pk=1)
+    unused = Prepared(lambda pk: Project.objects.order_by("pk"), pk=int)
+    with pytest.raises(TypeError, match="does not compare with pk"):
+        unused.first(pk=1)
