@@ -23,6 +23,7 @@ from orchestrator.events.search_index import write_words
 from orchestrator.events.search_text import event_words
 from orchestrator.events.types import NewEvent
 from orchestrator.events.watching import watcher_of
+from orchestrator.inserting import insert_alike
 from orchestrator.jobs.errors import LeaseLost
 from orchestrator.jobs.fencing import Fence, check_fence, hold_fence
 from orchestrator.projects.models import Project
@@ -50,12 +51,10 @@ def create_stream(*, project: Project | int, kind: str) -> Stream:
     return Stream.objects.create(project_id=project_id, kind=kind)
 
 
-def create_streams(*, project: Project | int, kind: str, count: int) -> list[Stream]:
-    """So many empty logs, by one statement."""
+def create_streams(*, project: Project | int, kinds: Sequence[str]) -> list[int]:
+    """An empty log of each kind, by one statement: their ids. Needs a transaction."""
     project_id = project if isinstance(project, int) else project.pk
-    return Stream.objects.bulk_create(
-        [Stream(project_id=project_id, kind=kind) for _ in range(count)]
-    )
+    return insert_alike(Stream(project_id=project_id), [{"kind": kind} for kind in kinds])
 
 
 def append(*, stream_id: int, items: Sequence[NewEvent], fence: Fence | None = None) -> int:

@@ -11,14 +11,15 @@ from django.utils import timezone
 
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.environments.models import EnvironmentVersion, Task
-from orchestrator.events.models import Stream
 from orchestrator.events.services import (
     Fence,
     NewEvent,
     append,
     append_many,
+    create_streams,
     hold_fence,
 )
+from orchestrator.inserting import insert_alike
 from orchestrator.jobs import services as jobs
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Project, Role, User
@@ -77,12 +78,10 @@ def create_run(*, spec: RunSpec, plan: Sequence[PlannedRollout], key: str | None
                 return existing
         limits.check(spec.project.pk, len(plan))
         kinds = ["run", *(["rollout"] * len(plan))]
-        own, *streams = Stream.objects.bulk_create(
-            [Stream(project=spec.project, kind=kind) for kind in kinds]
-        )
+        own, *streams = create_streams(project=spec.project, kinds=kinds)
         run = Run.objects.create(
             project=spec.project,
-            stream=own,
+            stream_id=own,
             key=key,
             purpose=spec.purpose,
             label=spec.label,
@@ -95,16 +94,18 @@ def create_run(*, spec: RunSpec, plan: Sequence[PlannedRollout], key: str | None
             concurrency=spec.concurrency,
             seed=spec.seed,
         )
-        Rollout.objects.bulk_create(
-            Rollout(
-                run=run,
-                stream=stream,
-                harness_id=planned.harness_id,
-                task=planned.task,
-                replicate=planned.replicate,
-                seed=derive_seed(spec.seed, planned.task.key, planned.replicate),
-            )
-            for stream, planned in zip(streams, plan, strict=True)
+        insert_alike(
+            Rollout(run=run),
+            [
+                {
+                    "stream_id": stream_id,
+                    "harness_id": planned.harness_id,
+                    "task_id": planned.task.pk,
+                    "replicate": planned.replicate,
+                    "seed": derive_seed(spec.seed, planned.task.key, planned.replicate),
+                }
+                for stream_id, planned in zip(streams, plan, strict=True)
+            ],
         )
     return run
 

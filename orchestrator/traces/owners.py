@@ -60,12 +60,12 @@ def _made(project: Project, names: dict[str, str]) -> dict[str, OutsideRollout]:
         label=NAME,
     )
     tasks = _tasks(run.environment_version, names)
-    streams = create_streams(project=project, kind="rollout", count=len(names))
+    streams = create_streams(project=project, kinds=["rollout"] * len(names))
     now = timezone.now()
     rollouts = Rollout.objects.bulk_create(
         Rollout(
             run=run,
-            stream=stream,
+            stream_id=stream_id,
             harness=harness,
             task=task,
             seed=0,
@@ -74,7 +74,7 @@ def _made(project: Project, names: dict[str, str]) -> dict[str, OutsideRollout]:
             message=NOT_GRADED,
             started_at=now,
         )
-        for task, stream in zip(tasks, streams, strict=True)
+        for task, stream_id in zip(tasks, streams, strict=True)
     )
     made = OutsideRollout.objects.bulk_create(
         OutsideRollout(project=project, key=key, name=name, rollout=rollout)
