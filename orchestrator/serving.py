@@ -5,15 +5,21 @@ thread and opens a database connection for each request: on two cores that took 
 answers. Here the whole chain of middleware and the view run in one thread of a pool. On SQLite a
 thread keeps its connection, on PostgreSQL it gives it back to the pool of connections.
 
+Requests take turns: Python runs one thread at a time, and requests that run side by side take the
+interpreter from each other at every statement of the database, also from the one that all others
+wait for because it writes. So the next begins when the one before has ended, or after `SHORT_S`:
+then that one is slow or waits for something, and nobody waits for it.
+
 What an answer streams (server-sent events) is sent from the event loop and holds no thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
@@ -33,9 +39,62 @@ Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
+SHORT_S = 0.05
+"""Longer than nearly all requests take, shorter than a person notices."""
+
+
+class Turns:
+    """Who comes first begins first; one turn ends before the next begins, or lasts `SHORT_S`."""
+
+    def __init__(self, short_s: float = SHORT_S) -> None:
+        self._short_s = short_s
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_taken = False
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        await self._take()
+        ended = False
+
+        def end() -> None:
+            nonlocal ended
+            if not ended:
+                ended = True
+                self._pass_on()
+
+        timer = asyncio.get_running_loop().call_later(self._short_s, end)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            end()
+
+    async def _take(self) -> None:
+        if not self._is_taken:
+            self._is_taken = True
+            return
+        mine = asyncio.get_running_loop().create_future()
+        self._waiting.append(mine)
+        try:
+            await mine
+        except asyncio.CancelledError:
+            if mine.done() and not mine.cancelled():
+                self._pass_on()
+            raise
+
+    def _pass_on(self) -> None:
+        while self._waiting:
+            following = self._waiting.popleft()
+            if not following.done():
+                following.set_result(None)
+                return
+        self._is_taken = False
+
+
 class Handler(ASGIHandler):
     def __init__(self) -> None:
         super().__init__()
+        self._turns = Turns()
         pool = ThreadPoolExecutor(settings.WEB_THREADS, thread_name_prefix="request")
         self._answered = sync_to_async(self._answer, thread_sensitive=False, executor=pool)
 
@@ -54,7 +113,8 @@ class Handler(ASGIHandler):
                 assert refusal is not None, "one of the two is made"
                 await self.send_response(refusal, send)
                 return
-            response = await self._answered(scope, request)
+            async with self._turns.turn():
+                response = await self._answered(scope, request)
             if not response.streaming:
                 await self.send_response(response, send)
                 return

@@ -134,3 +134,78 @@ def test_files_and_their_headers_come_through_the_chain() -> None:
     assert headers[b"content-type"].startswith(b"text/css")
     assert headers[b"x-content-type-options"] == b"nosniff"
     assert b"--" in b"".join(message.get("body", b"") for message in sent[1:])
+
+
+class Order:
+    """What began, in order; each waits for its own event to end."""
+
+    def __init__(self, turns: serving.Turns) -> None:
+        self._turns = turns
+        self.begun: list[str] = []
+
+    async def take(self, name: str, until: asyncio.Event) -> None:
+        async with self._turns.turn():
+            self.begun.append(name)
+            await until.wait()
+
+
+async def settled() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_requests_begin_one_after_another_in_their_order() -> None:
+    async def run() -> None:
+        order = Order(serving.Turns(short_s=3600))
+        ends = {name: asyncio.Event() for name in "abc"}
+        tasks = [asyncio.create_task(order.take(name, ends[name])) for name in "abc"]
+        for n, name in enumerate("abc"):
+            await settled()
+            assert order.begun == list("abc")[: n + 1]
+            ends[name].set()
+        await asyncio.wait(tasks)
+
+    asyncio.run(run())
+
+
+def test_nobody_waits_for_a_slow_one() -> None:
+    async def run() -> None:
+        order = Order(serving.Turns(short_s=0.001))
+        never, at_once = asyncio.Event(), asyncio.Event()
+        at_once.set()
+        slow = asyncio.create_task(order.take("slow", never))
+        await asyncio.wait_for(order.take("quick", at_once), 60)
+        assert order.begun == ["slow", "quick"]
+        never.set()
+        await slow
+        # Having passed its turn on already, its end lets nobody in twice.
+        await order.take("first", at_once)
+        held = asyncio.create_task(order.take("held", asyncio.Event()))
+        await settled()
+        held.cancel()
+
+    asyncio.run(run())
+
+
+def test_one_that_gives_up_takes_nobodys_turn() -> None:
+    async def run() -> None:
+        order = Order(serving.Turns(short_s=3600))
+        ends = {name: asyncio.Event() for name in "abc"}
+        tasks = {name: asyncio.create_task(order.take(name, ends[name])) for name in "abc"}
+        await settled()
+        tasks["b"].cancel()
+        await settled()
+        ends["a"].set()
+        await settled()
+        assert order.begun == ["a", "c"]
+        # Cancelled in the moment in which the turn came: it is passed on.
+        late = asyncio.create_task(order.take("d", asyncio.Event()))
+        after = asyncio.create_task(order.take("e", ends["a"]))
+        await settled()
+        ends["c"].set()
+        await tasks["c"]
+        late.cancel()
+        await asyncio.wait_for(after, 60)
+        assert order.begun[-1] == "e"
+
+    asyncio.run(run())
