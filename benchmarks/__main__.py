@@ -12,9 +12,11 @@ import subprocess
 import sys
 
 import benchmarks
+from benchmarks.children import tied
 
 _NOT_BENCHMARKS = {
     *("__main__", "figures", "live_writer", "rollouts_client", "rollouts_server", "stack"),
+    "children",
     *("past_rollouts", "optimizer_llm_room"),
     *("ui_traces", "ui_proxy", "ui_charts", "ui_lists"),  # parts of `ui`
     *("dataset", "dataset_copies"),
@@ -44,7 +46,9 @@ def main(words: list[str]) -> int:
     wanted = wanted or [name for name in names() if name not in _ONLY_BY_NAME]
     if len(wanted) > 1:
         # A process each: settings, and with them the data folder, are read once per process.
-        codes = [subprocess.call([sys.executable, "-m", "benchmarks", name]) for name in wanted]
+        codes = [
+            subprocess.call(tied([sys.executable, "-m", "benchmarks", name])) for name in wanted
+        ]
         return max(codes)
     run = importlib.import_module(f"benchmarks.{wanted[0]}").run
     figures = run(options) if options else run()

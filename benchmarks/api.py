@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from benchmarks.children import tied
 from benchmarks.figures import Figure, percentile
 from benchmarks.stack import ROOT, use_data, use_temporary_data
 
@@ -220,7 +221,7 @@ def _served(n_processes: int) -> Iterator[str]:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         processes = [
             subprocess.Popen(
-                web_process.command(listener.fileno()),
+                tied(web_process.command(listener.fileno())),
                 cwd=ROOT,
                 env={**os.environ, "SWITCHBACK_API_REQUESTS_PER_MINUTE": "0"},
                 pass_fds=(listener.fileno(),),

@@ -33,6 +33,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from benchmarks.children import tied
 from benchmarks.durability_spans import PROTOBUF, Sent, requests, send_all
 from benchmarks.durability_stack import Installation, installed
 from benchmarks.figures import Figure, percentile
@@ -78,7 +79,7 @@ def _each(wanted: Sequence[str], options: list[str], asked: Any) -> Iterator[Fig
         kept += ["--peers", asked.peers, *(["--peer", asked.peer] if asked.peer else [])]
     for part in wanted:
         command = [sys.executable, "-m", "benchmarks", "durability", *kept, "--only", part]
-        answer = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        answer = subprocess.run(tied(command), cwd=ROOT, stdout=subprocess.PIPE, text=True)
         lines = [json.loads(line) for line in answer.stdout.splitlines()]
         for told in lines:
             value = float("nan") if told["value"] is None else told["value"]
@@ -224,10 +225,12 @@ def _watchers(asked: Any) -> Iterator[Figure]:
         stream_id, cookie = _prepare()
         socket = f"{installation.url.replace('http', 'ws')}/ws/streams/{stream_id}/"
         watchers = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "benchmarks.durability_watchers", socket, cookie),
-                *(str(N_WATCHERS), str(WATCHED_EVENTS)),
-            ],
+            tied(
+                [
+                    *(sys.executable, "-m", "benchmarks.durability_watchers", socket, cookie),
+                    *(str(N_WATCHERS), str(WATCHED_EVENTS)),
+                ]
+            ),
             cwd=ROOT,
             stdout=subprocess.PIPE,
             text=True,
@@ -236,10 +239,12 @@ def _watchers(asked: Any) -> Iterator[Figure]:
         if watchers.stdout.readline().strip() != "ready":
             raise RuntimeError("the watchers could not all connect")
         writer = subprocess.run(
-            [
-                *(sys.executable, "-m", "benchmarks.live_writer", str(stream_id)),
-                *(str(WATCHED_EVENTS), str(WATCHED_HZ)),
-            ],
+            tied(
+                [
+                    *(sys.executable, "-m", "benchmarks.live_writer", str(stream_id)),
+                    *(str(WATCHED_EVENTS), str(WATCHED_HZ)),
+                ]
+            ),
             cwd=ROOT,
             stdout=subprocess.PIPE,
             text=True,

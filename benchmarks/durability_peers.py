@@ -18,6 +18,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.children import tied
 from benchmarks.durability_spans import PROTOBUF, Journal, Sent, requests, send_all
 from benchmarks.durability_stack import LIMIT_S, _answers, group_of
 from benchmarks.figures import Figure
@@ -83,7 +84,7 @@ class _Server:
         url = f"http://127.0.0.1:{port}"
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                self._peer.command(self._python, port, str(self._folder)),
+                tied(self._peer.command(self._python, port, str(self._folder))),
                 env={**os.environ, **self._peer.env(port, str(self._folder))},
                 cwd=self._folder,
                 stdout=log,

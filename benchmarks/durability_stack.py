@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+from benchmarks.children import guarded, tied
 from benchmarks.stack import ROOT, free_port
 
 LIMIT_S = 180.0
@@ -30,7 +32,7 @@ class Installation:
         """Returns once pages are answered. Raises RuntimeError if they never are."""
         command = [sys.executable, "manage.py", "up", "--port", str(self.port), "--no-model"]
         self._process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True
+            tied(command), cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True
         )
         deadline_s = time.monotonic() + LIMIT_S
         while not _answers(f"{self.url}/healthz"):
@@ -104,6 +106,7 @@ def prepared(stack: str, environ: dict[str, str]) -> Iterator[None]:
 
             database = exits.enter_context(get_server(folder / "data", cleanup_mode="stop"))
             broker = exits.enter_context(ValkeyServer())
+            exits.enter_context(guarded(*server_pids(database, broker)))
             chosen["DATABASE_URL"] = database.get_uri()
             chosen["BROKER_URL"] = f"redis://127.0.0.1:{broker.port}/0"
         os.environ |= chosen
@@ -123,6 +126,11 @@ def prepared(stack: str, environ: dict[str, str]) -> Iterator[None]:
             connections.close_all()
             if stack == "scale":
                 connections["default"].close_pool()  # type: ignore[attr-defined] # PostgreSQL's
+
+
+def server_pids(database: Any, broker: Any) -> tuple[int, int]:
+    """Of the PostgreSQL and the Valkey that packages have started."""
+    return database.get_pid(), broker.client().info("server")["process_id"]
 
 
 def _answers(url: str) -> bool:

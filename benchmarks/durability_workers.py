@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
+from benchmarks.children import tied
 from benchmarks.durability_stack import prepared
 from benchmarks.figures import Figure
 from benchmarks.stack import ROOT
@@ -91,7 +92,7 @@ def _measured(engine: Any, runs: int, *, workers: int = 0) -> float:
 
 def _started(number: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "benchmarks.durability_workers", str(number)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    return subprocess.Popen(tied(command), cwd=ROOT, stdout=subprocess.DEVNULL)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -15,12 +15,14 @@ spends more than its budget.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 from benchmarks.figures import Figure
 from orchestrator.gates.policy import Policy
 from tests.gates.truth import Truth, simulate
+from training.jobs.process import die_with
 
 EFFECTS = (0.0, 0.05, -0.05, 0.1)
 BUDGETS = (400, 1600)
@@ -34,7 +36,9 @@ def run(words: Sequence[str] = ()) -> Iterator[Figure]:
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--processes", type=int, default=2)
     asked = options.parse_args(list(words))
-    with ProcessPoolExecutor(asked.processes) as pool:
+    with ProcessPoolExecutor(
+        asked.processes, initializer=die_with, initargs=(os.getpid(),)
+    ) as pool:
         for rollouts in asked.rollouts:
             policy = Policy(rollouts=rollouts)
             waiting = [

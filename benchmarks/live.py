@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+from benchmarks.children import tied
 from benchmarks.figures import Figure, percentile
 from benchmarks.stack import ROOT, running, use_temporary_data
 
@@ -86,14 +87,12 @@ def _measure(
         page.goto(f"{url}/healthz")
         page.evaluate(_FOLLOW, [f"/ws/streams/{stream_id}/"])
         writer = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "benchmarks.live_writer",
-                str(stream_id),
-                str(COUNT),
-                str(RATE_HZ),
-            ],
+            tied(
+                [
+                    *(sys.executable, "-m", "benchmarks.live_writer"),
+                    *(str(stream_id), str(COUNT), str(RATE_HZ)),
+                ]
+            ),
             cwd=ROOT,
             stdout=subprocess.PIPE,
             text=True,

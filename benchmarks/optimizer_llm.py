@@ -29,6 +29,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.children import tied
 from benchmarks.figures import Figure
 from benchmarks.optimizer.report import Line
 from benchmarks.optimizer.results import RIVAL_PYTHON
@@ -138,7 +139,7 @@ def _model() -> Path:
     if not (target / "config.json").exists():
         _say(f"preparing the model in {target}")
         command = [sys.executable, "-m", "training.prepare", "--out", str(target)]
-        subprocess.run(command, cwd=ROOT, check=True, stdout=sys.stderr)
+        subprocess.run(tied(command), cwd=ROOT, check=True, stdout=sys.stderr)
     return target
 
 

@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
 
+from benchmarks.children import tied
 from benchmarks.figures import Figure
 from benchmarks.stack import ROOT, free_port, use_temporary_data
 
@@ -115,7 +116,7 @@ class _Client:
 def _client(url: str) -> Iterator[_Client]:
     command = [sys.executable, "-m", "benchmarks.rollouts_client", url]
     with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        tied(command), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -131,7 +132,7 @@ def _server(kind: str) -> Iterator[str]:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "benchmarks.rollouts_server", kind, str(port), str(SLOTS)]
-    with subprocess.Popen(command, cwd=ROOT) as process:
+    with subprocess.Popen(tied(command), cwd=ROOT) as process:
         try:
             deadline_s = time.monotonic() + 60
             while not _answers(f"{url}/health"):

@@ -20,6 +20,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from benchmarks.children import guarded
+from benchmarks.durability_stack import server_pids
 from benchmarks.figures import Figure, percentile
 from benchmarks.stack import Up, running
 
@@ -73,7 +75,11 @@ def _servers(folder: Path) -> Iterator[None]:
     if lines:
         with own.open("a", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
-    with get_server(data, cleanup_mode="stop") as database, ValkeyServer() as broker:
+    with (
+        get_server(data, cleanup_mode="stop") as database,
+        ValkeyServer() as broker,
+        guarded(*server_pids(database, broker)),
+    ):
         os.environ |= {
             "STACK": "scale",
             "DATABASE_URL": database.get_uri(),

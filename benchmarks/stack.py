@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.children import tied
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -61,7 +63,7 @@ def running(*, page: str = "/healthz", limit_s: float = 60.0, model: bool = Fals
     command = [sys.executable, "manage.py", "up", "--port", str(port)]
     if not model:
         command.append("--no-model")
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(tied(command), cwd=ROOT, stdout=subprocess.DEVNULL)
     try:
         while not _answers(url + page):
             if process.poll() is not None or time.monotonic() - started_s > limit_s:

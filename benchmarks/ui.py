@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from benchmarks.children import tied
 from benchmarks.figures import Figure, percentile
 from benchmarks.stack import ROOT, Up, running, use_temporary_data
 from benchmarks.ui_proxy import Proxy
@@ -200,7 +201,7 @@ def _live(up: Up, cookie: str, path: str, stream_id: int, seconds: float) -> Ite
         page.evaluate(_ARRIVALS)
         command = [sys.executable, "-m", "benchmarks.live_writer", str(stream_id), str(count)]
         writer = subprocess.Popen(
-            [*command, str(RATE_HZ)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+            tied([*command, str(RATE_HZ)]), cwd=ROOT, stdout=subprocess.PIPE, text=True
         )
         cuts_s: list[float] = []
         for _ in range(CUTS):

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.children import tied
 from benchmarks.figures import Figure
 from benchmarks.stack import use_temporary_data
 
@@ -74,7 +75,7 @@ def _measure(peer: Peer, python: str, lines: Path, folder: str) -> Iterator[Figu
     with _serving(peer, python, own) as url:
         yield Figure(f"peers.{peer.name}.start_s", time.monotonic() - started_s, None)
         answer = subprocess.run(
-            [python, str(SENDER), f"{url}/v1/traces", json.dumps(peer.headers), str(lines)],
+            tied([python, str(SENDER), f"{url}/v1/traces", json.dumps(peer.headers), str(lines)]),
             capture_output=True,
             text=True,
             timeout=1_800,
@@ -131,7 +132,7 @@ def _serving(peer: Peer, python: str, folder: Path) -> Iterator[str]:
     url = f"http://127.0.0.1:{port}"
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen(
-            peer.command(python, port, str(folder)),
+            tied(peer.command(python, port, str(folder))),
             env={**os.environ, **peer.env(port, str(folder))},
             cwd=folder,
             stdout=log,

@@ -21,6 +21,7 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
+from benchmarks.children import tied
 from benchmarks.optimizer.engines import is_rival
 from benchmarks.optimizer.worlds import Setting
 
@@ -150,7 +151,7 @@ def _play(bench: Bench, chunk: Chunk) -> Iterator[Result]:
         "OPENBLAS_NUM_THREADS": "1",
     }
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        tied(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
     assert process.stdout is not None
     try:

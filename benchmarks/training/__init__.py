@@ -20,6 +20,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 
+from benchmarks.children import tied
 from benchmarks.figures import Figure
 
 TRL_PART = "against_trl"
@@ -42,7 +43,7 @@ def _figures_of(part: str) -> Iterator[Figure]:
     # Threads that spin while they wait would count as work.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     done = subprocess.run(
-        [python, "-m", f"benchmarks.training.{part}"],
+        tied([python, "-m", f"benchmarks.training.{part}"]),
         env=environment,
         stdout=subprocess.PIPE,
         text=True,

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.children import tied
 from benchmarks.training.part import report
 
 RANKS = "tests/training/test_parallel.py"
@@ -29,7 +30,7 @@ def _failures(*tests: str) -> float:
     """0 if all passed, 1 if not."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-m", "", *tests]
     done = subprocess.run(
-        command, cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL, check=False
+        tied(command), cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL, check=False
     )
     return float(done.returncode != 0)
 
