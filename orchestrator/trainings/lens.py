@@ -68,7 +68,7 @@ def start(*, actor: User, rollout: Rollout, checkpoint: Checkpoint) -> None:
 
     Raises TrainingRefused.
     """
-    require(actor, rollout.run.project, Role.EDITOR)
+    require(actor, rollout.run.project_id, Role.EDITOR)
     if not is_kept(checkpoint):
         raise TrainingRefused(f"The weights of step {checkpoint.step} are not kept any more.")
     refuse_remote(checkpoint, "they cannot be asked for the surprise of each token here")
@@ -89,7 +89,7 @@ def start(*, actor: User, rollout: Rollout, checkpoint: Checkpoint) -> None:
 
 
 def cancel(*, actor: User, rollout: Rollout, checkpoint: Checkpoint) -> None:
-    require(actor, rollout.run.project, Role.EDITOR)
+    require(actor, rollout.run.project_id, Role.EDITOR)
     found = _job(_key(rollout, checkpoint))
     if found is not None and found.state in _OPEN:
         jobs.cancel(job=found)
