@@ -215,16 +215,16 @@ def _write_runs(project: Project, n_runs: int) -> dict[str, Any]:
 
 @contextmanager
 def _served(n_processes: int) -> Iterator[str]:
-    from orchestrator import web_process
+    from orchestrator.shared_socket import SharedSocket
 
-    with web_process.listener("127.0.0.1", 0) as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with SharedSocket("127.0.0.1", 0) as shared:
+        url = f"http://127.0.0.1:{shared.port}"
         processes = [
             subprocess.Popen(
-                tied(web_process.command(listener.fileno())),
+                tied(shared.command()),
                 cwd=ROOT,
                 env={**os.environ, "SWITCHBACK_API_REQUESTS_PER_MINUTE": "0"},
-                pass_fds=(listener.fileno(),),
+                pass_fds=shared.fds,
             )
             for _ in range(n_processes)
         ]

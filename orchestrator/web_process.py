@@ -1,19 +1,20 @@
-"""A web process: uvicorn on a listener that is open already, shared by several, or on a port.
+"""A web process: uvicorn on a socket that it shares with others, or on a port of its own.
 
-    python -m orchestrator.web_process orchestrator.asgi:application --fd 5
+    python -m orchestrator.web_process orchestrator.asgi:application --fds 5 6
     python -m orchestrator.web_process orchestrator.asgi:application --host 0.0.0.0 --port 8000
 
 On a port it is one of several behind a proxy: told to stop, it first lets the proxy notice for
 `--drain-s` (`orchestrator.draining`).
 
-Whoever starts the processes opens the socket and keeps it, so that connections wait while one of
-them starts again. A process takes one connection at a time: the next goes to whichever is free
-first, and a burst of clients is not one process's alone.
+Whoever starts processes that share keeps the socket open, so that connections wait while one of
+them starts again (`orchestrator.shared_socket`). They share the connections evenly
+(`orchestrator.accepting`).
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import socket
 import sys
 from types import FrameType
@@ -21,13 +22,14 @@ from types import FrameType
 import uvicorn
 from uvicorn.importer import import_from_string
 
+from orchestrator.accepting import PATIENCE_S, Accepting, CountedConnections
 from orchestrator.draining import Drain, EndConnections
-
-BACKLOG = 2_048
-"""Connections that the kernel keeps for whoever is free next."""
+from orchestrator.shared_socket import BACKLOG, Row
 
 
 class _Server(uvicorn.Server):
+    """On a port."""
+
     def __init__(self, config: uvicorn.Config, drain: Drain) -> None:
         super().__init__(config)
         self._drain = drain
@@ -41,50 +43,70 @@ class _Server(uvicorn.Server):
             self.should_exit = True
         return await super().on_tick(counter)
 
+
+class _SharingServer(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, row: Row, patience_s: float) -> None:
+        super().__init__(config)
+        self._row, self._patience_s = row, patience_s
+        self._connections = CountedConnections(row)
+        self.server_state.connections = self._connections
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        for listener in sockets or []:
-            listener.listen(BACKLOG)  # uvicorn has set it to `backlog`, which is also asyncio's
+        await super().startup(sockets=[])  # uvicorn is to accept nothing itself
+        (listener,) = sockets or []
+        self._accepting = Accepting(
+            listener, self._row, self._connections, self._new_protocol, self._patience_s
+        )
+        self._accepting.begin(on_end=self._stop)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await self._accepting.end()
+        finally:
+            await super().shutdown(sockets)
 
-def listener(host: str, port: int) -> socket.socket:
-    """Open and inheritable. OSError if the port is in use."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    opened = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    opened.set_inheritable(True)
-    return opened
+    def _new_protocol(self) -> asyncio.Protocol:
+        return self.config.http_protocol_class(  # type: ignore[call-arg]  # as uvicorn calls it
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
-
-def command(fd: int, application: str = "orchestrator.asgi:application") -> list[str]:
-    return [sys.executable, "-m", "orchestrator.web_process", application, "--fd", str(fd)]
+    def _stop(self) -> None:
+        """A process that accepts nothing any more is of no use: it ends and is started again."""
+        self.should_exit = True
 
 
 def main(words: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m orchestrator.web_process")
     parser.add_argument("application")
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--fd", type=int)
+    where.add_argument("--fds", type=int, nargs=2, metavar=("SOCKET", "TABLE"))
     where.add_argument("--port", type=int)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--drain-s", type=float, default=5.0, help="with --port")
+    parser.add_argument("--patience-s", type=float, default=PATIENCE_S, help="with --fds")
+    parser.add_argument("--loop", choices=("auto", "asyncio", "uvloop"), default="auto")
     asked = parser.parse_args(words)
-    is_shared = asked.fd is not None
-    drain = Drain(0.0 if is_shared else asked.drain_s)
     config = uvicorn.Config(
         EndConnections(import_from_string(asked.application)),
+        loop=asked.loop,
         lifespan="off",
         access_log=False,
         # Open feeds would hold a stopping server until their browsers go away.
         timeout_graceful_shutdown=2,
         ws_max_size=65_536,
-        backlog=1 if is_shared else BACKLOG,
+        backlog=BACKLOG,
     )
-    if is_shared:
-        opened = socket.socket(fileno=asked.fd)
+    server: uvicorn.Server
+    if asked.fds:
+        socket_fd, table_fd = asked.fds
+        opened = socket.socket(fileno=socket_fd)
+        server = _SharingServer(config, Row(table_fd), asked.patience_s)
     else:
-        opened = listener(asked.host, asked.port)
+        family = socket.AF_INET6 if ":" in asked.host else socket.AF_INET
+        opened = socket.create_server((asked.host, asked.port), family=family, backlog=BACKLOG)
+        server = _Server(config, Drain(asked.drain_s))
     with opened:
-        _Server(config, drain).run(sockets=[opened])
+        server.run(sockets=[opened])
 
 
 if __name__ == "__main__":

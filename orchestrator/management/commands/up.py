@@ -17,7 +17,6 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-from orchestrator import web_process
 from orchestrator.envvars import env_seconds
 from orchestrator.management.lock import FolderInUseError, folder_lock
 from orchestrator.management.ports import PortInUseError, wait_for_port
@@ -25,6 +24,7 @@ from orchestrator.management.supervisor import ChildSpec, Supervisor
 from orchestrator.management.sweeper import sweep_until
 from orchestrator.processes.beating import begin, end
 from orchestrator.processes.models import ProcessKind
+from orchestrator.shared_socket import SharedSocket
 
 # Children of a supervisor that was killed need up to their own stop time to leave their ports.
 _PORT_WAIT_S = env_seconds("SWITCHBACK_PORT_WAIT_S", default=12)
@@ -58,13 +58,13 @@ class Command(BaseCommand):
             how_to_change="--port or SWITCHBACK_PORT",
             say=self.say,
         )
-        with web_process.listener(host, port) as listener:
-            self._supervise(host, port, listener.fileno(), with_model=with_model)
+        with SharedSocket(host, port) as pages:
+            self._supervise(host, port, pages, with_model=with_model)
         self.say("stopped")
 
-    def _supervise(self, host: str, port: int, listener_fd: int, *, with_model: bool) -> None:
+    def _supervise(self, host: str, port: int, pages: SharedSocket, *, with_model: bool) -> None:
         first_page = FirstPage(host, port, self.say)
-        specs = child_specs(listener_fd, first_page)
+        specs = child_specs(pages, first_page)
         if with_model:
             wait_for_port(
                 "127.0.0.1",
@@ -125,14 +125,14 @@ class FirstPage:
         return self._is_up or time.monotonic() - self._began_s > _HEAD_START_S
 
 
-def child_specs(listener_fd: int, first_page: FirstPage) -> list[ChildSpec]:
-    web = web_process.command(listener_fd)
+def child_specs(pages: SharedSocket, first_page: FirstPage) -> list[ChildSpec]:
+    web = pages.command()
     more = [
-        ChildSpec(f"web-{number}", web, is_wanted=first_page.may_others_start, fds=(listener_fd,))
+        ChildSpec(f"web-{number}", web, is_wanted=first_page.may_others_start, fds=pages.fds)
         for number in range(2, settings.WEB_PROCESSES + 1)
     ]
     return [
-        ChildSpec("web", web, fds=(listener_fd,)),
+        ChildSpec("web", web, fds=pages.fds),
         *more,
         ChildSpec(
             "worker",
