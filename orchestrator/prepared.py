@@ -23,7 +23,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, QuerySet
 from django.db.models.query import get_related_populators
 
@@ -70,6 +71,7 @@ class Prepared(Generic[M]):
     def _found(self, values: dict[str, int | str], *, is_one: bool) -> list[M]:
         if values.keys() != self._kinds.keys():
             raise TypeError(f"takes {', '.join(self._kinds)}; given {', '.join(values)}")
+        connection = connections[DEFAULT_DB_ALIAS]
         key = (connection.vendor, is_one)
         compiled = self._compiled.get(key)
         if compiled is None:
@@ -81,7 +83,7 @@ class Prepared(Generic[M]):
         with connection.cursor() as cursor:
             cursor.execute(compiled.sql, parameters)
             rows = cursor.fetchall()
-        return [self._made(compiled, row) for row in rows]
+        return [self._made(compiled, row, connection) for row in rows]
 
     def _compile(self, *, is_one: bool) -> _Compiled:
         stand_ins: dict[str, int | str] = {
@@ -91,7 +93,7 @@ class Prepared(Generic[M]):
         query_set: Any = self._build(**stand_ins)
         if is_one:
             query_set = (query_set if query_set.ordered else query_set.order_by("pk"))[:1]
-        compiler = query_set.query.get_compiler(using=connection.alias)
+        compiler = query_set.query.get_compiler(using=DEFAULT_DB_ALIAS)
         sql, parameters = compiler.as_sql()
         if compiler.annotation_col_map or query_set._prefetch_related_lookups:
             raise TypeError("annotations and prefetching are not prepared")
@@ -114,17 +116,17 @@ class Prepared(Generic[M]):
             end,
             tuple(each[0].target.attname for each in select[first:end]),
             # The stubs are those of a later Django.
-            get_related_populators(described, select, connection.alias),  # type: ignore[call-arg]
+            get_related_populators(described, select, DEFAULT_DB_ALIAS),  # type: ignore[call-arg]
             [(place, functions, field) for place, (functions, field) in converters.items()],
         )
 
-    def _made(self, compiled: _Compiled, row: Sequence[Any]) -> M:
+    def _made(self, compiled: _Compiled, row: Sequence[Any], connection: BaseDatabaseWrapper) -> M:
         values = list(row)
         for place, functions, field in compiled.converters:
             for function in functions:
                 values[place] = function(values[place], field, connection)
         made: Any = compiled.model.from_db(
-            connection.alias, compiled.fields, values[compiled.first_column : compiled.end_column]
+            DEFAULT_DB_ALIAS, compiled.fields, values[compiled.first_column : compiled.end_column]
         )
         for populator in compiled.populators:
             populator.populate(values, made)

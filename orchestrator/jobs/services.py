@@ -13,6 +13,7 @@ from django.db.models import F, Q
 from structlog.contextvars import get_contextvars
 
 from orchestrator import tracing
+from orchestrator.inserting import insert
 from orchestrator.jobs import lease
 from orchestrator.jobs.announcing import BROKER_ERRORS, announce, count_messages
 from orchestrator.jobs.clock import instant, read_now
@@ -65,7 +66,7 @@ def enqueue(
     )
     try:
         with transaction.atomic():
-            job.save(force_insert=True)
+            insert(job)
     except IntegrityError:
         earlier = Job.objects.filter(key=key).first() if key is not None else None
         if earlier is None:

@@ -13,6 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, cast
 
 from django.db.backends.sqlite3 import base
@@ -39,10 +40,24 @@ _turns = _Turns()
 _never = threading.Event()
 
 
+_SHORT = 8_192  # characters: what is kept is bounded, and long statements come seldom twice
+
+
+@lru_cache(maxsize=1_024)
+def _with_question_marks(query: str) -> str:
+    return base.FORMAT_QMARK_REGEX.sub("?", query).replace("%%", "%")
+
+
 class _Cursor(base.SQLiteCursorWrapper):
     """Statements that write outside a transaction are transactions of their own."""
 
     owner: DatabaseWrapper
+
+    def convert_query(self, query: str, *, param_names: Any = None) -> str:
+        if param_names is None and len(query) < _SHORT:
+            return _with_question_marks(query)
+        converted: str = super().convert_query(query, param_names=param_names)
+        return converted
 
     def execute(self, query: str, params: Any = None) -> Any:
         if query[:6].upper() in _WRITES and not self.connection.in_transaction:

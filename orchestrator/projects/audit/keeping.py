@@ -9,6 +9,7 @@ from django.http.response import HttpResponseBase
 from django.urls import ResolverMatch
 from structlog.contextvars import get_contextvars
 
+from orchestrator.inserting import insert
 from orchestrator.middleware import path_to_keep
 from orchestrator.projects.audit.record import Record, current
 from orchestrator.projects.models import AuditEntry, User
@@ -58,7 +59,7 @@ def _keep(request: HttpRequest, user: User, action: str, record: Record, status:
     changes = record.changes
     if record.more:
         changes = [*changes, {"kind": "", "id": "", "label": f"and {record.more} more"}]
-    AuditEntry.objects.create(
+    entry = AuditEntry(
         project_id=record.project_id,
         user=user,
         username=user.username,
@@ -70,3 +71,4 @@ def _keep(request: HttpRequest, user: User, action: str, record: Record, status:
         changes=changes,
         request_id=str(get_contextvars().get("request_id", ""))[:32],
     )
+    insert(entry)
