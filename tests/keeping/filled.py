@@ -15,6 +15,7 @@ from django.db import models
 
 from optimizer.harness import Harness
 from optimizer.store import store_harness
+from orchestrator.keeping.archive.ending import end_logs
 from orchestrator.keeping.archive.references import NUMBERS
 from orchestrator.keeping.archive.tables import TABLES, Table
 from orchestrator.projects.models import Project, User
@@ -58,6 +59,8 @@ class Filler:
                 count = 1 if table.path == "project" else count
             for at in range(count):
                 self._rows[table.model_name].append(self._row(table, at))
+        # Rows have ended, and so their logs have.
+        end_logs(self._project)
 
     def _row(self, table: Table, at: int) -> models.Model:
         if table.model_name == "optimizer.HarnessVersion":

@@ -23,6 +23,7 @@ from optimizer.harness import Harness
 from optimizer.models import Blob
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.events.models import Stream, WaitingWords
+from orchestrator.keeping.archive.ending import end_logs
 from orchestrator.keeping.archive.manifest import MAX_BYTES, MEMBER, Manifest, read_manifest
 from orchestrator.keeping.archive.places import Places
 from orchestrator.keeping.archive.references import EVENTS, FIELDS, NUMBERS, name_in, replaced
@@ -102,6 +103,7 @@ class _Reader:
             self._read_table(table)
         self._texts.clear()
         self._ask_for_words()
+        end_logs(self._project)
         self._place_folders()
         for name in self._manifest.members:
             if _is_file(name):

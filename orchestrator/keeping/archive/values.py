@@ -24,7 +24,8 @@ def checked(each: models.Field[Any, Any], value: Any) -> Any:
             return None
         raise ArchiveInvalid(f"{each.name} is missing.")
     found = _typed(each, value)
-    if each.choices and found not in dict(each.flatchoices):
+    is_left_blank = each.blank and found == ""
+    if each.choices and not is_left_blank and found not in dict(each.flatchoices):
         raise ArchiveInvalid(f"{each.name} is {found!r:.60}, which is not known.")
     if each.max_length is not None and len(found) > each.max_length:
         raise ArchiveInvalid(f"{each.name} is longer than {each.max_length:,}.")
