@@ -13,8 +13,9 @@ answers in .05 ms, and writes it anew each time.
 Worth it for the few queries of addresses that programs call many times a second. The query set is
 built with stand-ins for the values, and what Django makes of it is kept for each kind of database;
 objects are made as by the query set, related ones of `select_related` too. Values go where a
-stand-in came out unchanged: comparisons with whole numbers and texts. Annotations and prefetching
-are refused.
+stand-in came out unchanged: comparisons with whole numbers and texts, and `__in` with whole numbers
+(`list`), for which the query is compiled with 1, 4, 16 and 64 places; longer lists are asked by the
+query set itself. Annotations and prefetching are refused.
 """
 
 from __future__ import annotations
@@ -29,15 +30,18 @@ from django.db.models import Model, QuerySet
 from django.db.models.query import get_related_populators
 
 M = TypeVar("M", bound=Model)
+Value = int | str | Sequence[int]
 _INT, _STR = 2_100_000_001, "\N{WHITE SQUARE}stand-in\N{WHITE SQUARE}"
 """Within the range of a 32-bit column: for a number beyond it Django finds nothing, unasked."""
+_SIZES = (1, 4, 16, 64)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a value goes among the parameters."""
+    """Where a value, or one of a list, goes among the parameters."""
 
     name: str
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,29 +59,38 @@ class _Compiled:
 class Prepared(Generic[M]):
     """A query set as a function of its values."""
 
-    def __init__(self, build: Callable[..., QuerySet[M]], **kinds: type[int] | type[str]) -> None:
+    def __init__(
+        self, build: Callable[..., QuerySet[M]], **kinds: type[int] | type[str] | type[list[int]]
+    ) -> None:
         self._build = build
         self._kinds = kinds
-        self._compiled: dict[tuple[str, bool], _Compiled] = {}
+        self._compiled: dict[tuple[Any, ...], _Compiled] = {}
 
-    def first(self, **values: int | str) -> M | None:
+    def first(self, **values: Value) -> M | None:
         """In the order of the query set; None where nothing matches."""
         found = self._found(values, is_one=True)
         return found[0] if found else None
 
-    def all(self, **values: int | str) -> list[M]:
+    def all(self, **values: Value) -> list[M]:
         return self._found(values, is_one=False)
 
-    def _found(self, values: dict[str, int | str], *, is_one: bool) -> list[M]:
+    def _found(self, values: dict[str, Value], *, is_one: bool) -> list[M]:
         if values.keys() != self._kinds.keys():
             raise TypeError(f"takes {', '.join(self._kinds)}; given {', '.join(values)}")
+        given = {name: self._given(name, value) for name, value in values.items()}
+        sizes = tuple(len(given[name]) for name in self._kinds)
+        if 0 in sizes:
+            return []
+        if max(sizes, default=0) > _SIZES[-1]:
+            query_set = self._build(**values)
+            return list(query_set[:1] if is_one else query_set)
         connection = connections[DEFAULT_DB_ALIAS]
-        key = (connection.vendor, is_one)
+        key = (connection.vendor, is_one, sizes)
         compiled = self._compiled.get(key)
         if compiled is None:
-            compiled = self._compiled[key] = self._compile(is_one=is_one)
+            compiled = self._compiled[key] = self._compile(sizes, is_one=is_one)
         parameters = [
-            self._kinds[each.name](values[each.name]) if isinstance(each, _Place) else each
+            given[each.name][each.number] if isinstance(each, _Place) else each
             for each in compiled.parameters
         ]
         with connection.cursor() as cursor:
@@ -85,11 +98,25 @@ class Prepared(Generic[M]):
             rows = cursor.fetchall()
         return [self._made(compiled, row, connection) for row in rows]
 
-    def _compile(self, *, is_one: bool) -> _Compiled:
-        stand_ins: dict[str, int | str] = {
-            name: _INT + place if kind is int else f"{_STR}{place}"
-            for place, (name, kind) in enumerate(self._kinds.items())
-        }
+    def _given(self, name: str, value: Value) -> Sequence[int | str]:
+        """A list is filled up to one of the sizes by its last number, which finds nothing new."""
+        kind = self._kinds[name]
+        if not issubclass(kind, list):
+            return [kind(cast(Any, value))]
+        numbers = [int(each) for each in cast(Sequence[int], value)]
+        size = next((each for each in _SIZES if each >= len(numbers)), len(numbers))
+        return numbers + numbers[-1:] * (size - len(numbers))
+
+    def _compile(self, sizes: Sequence[int], *, is_one: bool) -> _Compiled:
+        stand_ins: dict[str, Any] = {}
+        places: dict[int | str, _Place] = {}
+        for (name, kind), size in zip(self._kinds.items(), sizes, strict=True):
+            own: list[int | str] = [
+                f"{_STR}{len(places)}" if kind is str else _INT + len(places) + number
+                for number in range(size)
+            ]
+            places.update({each: _Place(name, number) for number, each in enumerate(own)})
+            stand_ins[name] = own if issubclass(kind, list) else own[0]
         query_set: Any = self._build(**stand_ins)
         if is_one:
             query_set = (query_set if query_set.ordered else query_set.order_by("pk"))[:1]
@@ -97,9 +124,6 @@ class Prepared(Generic[M]):
         sql, parameters = compiler.as_sql()
         if compiler.annotation_col_map or query_set._prefetch_related_lookups:
             raise TypeError("annotations and prefetching are not prepared")
-        places: dict[int | str, Any] = {
-            stand_in: _Place(name) for name, stand_in in stand_ins.items()
-        }
         placed = tuple(
             places.get(each, each) if isinstance(each, int | str) else each for each in parameters
         )

@@ -17,6 +17,7 @@ from optimizer.statistics import wilson_interval
 from orchestrator.agents.models import ModelEndpoint
 from orchestrator.environments.models import EnvironmentVersion
 from orchestrator.events.models import Event
+from orchestrator.prepared import Prepared
 from orchestrator.runs.models import Rollout, RolloutState, Run
 from rubrics.models import RubricVersion
 
@@ -103,22 +104,34 @@ def tally(run_id: int) -> Tally:
     return tallies([run_id]).get(run_id, EMPTY_TALLY)
 
 
+_NAMING: dict[str, Prepared[Any]] = {
+    "environment_version": Prepared(
+        lambda ids: (
+            EnvironmentVersion.objects.select_related("environment")
+            .only("number", "environment__slug", "environment__name")
+            .filter(pk__in=ids)
+        ),
+        ids=list,
+    ),
+    "rubric_version": Prepared(
+        lambda ids: (
+            RubricVersion.objects.select_related("rubric")
+            .only("number", "rubric__name")
+            .filter(pk__in=ids)
+        ),
+        ids=list,
+    ),
+    "model": Prepared(lambda ids: ModelEndpoint.objects.only("name").filter(pk__in=ids), ids=list),
+}
+
+
 def name_parts(runs: Sequence[Run]) -> None:
     """Reads what names the runs of a page: often the same, so not joined to each row. Three
     queries; of those objects only what names them.
     """
-    versions = EnvironmentVersion.objects.select_related("environment").only(
-        "number", "environment__slug", "environment__name"
-    )
-    rubrics = RubricVersion.objects.select_related("rubric").only("number", "rubric__name")
-    models = ModelEndpoint.objects.only("name")
-    for name, query in (
-        ("environment_version", versions),
-        ("rubric_version", rubrics),
-        ("model", models),
-    ):
+    for name, query in _NAMING.items():
         ids = {getattr(run, f"{name}_id") for run in runs}
-        found = {each.pk: each for each in query.filter(pk__in=ids)}
+        found = {each.pk: each for each in query.all(ids=list(ids))}
         for run in runs:
             setattr(run, name, found[getattr(run, f"{name}_id")])
 

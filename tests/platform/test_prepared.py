@@ -88,3 +88,24 @@ def test_it_refuses_what_it_cannot_do(projects: list[Project]) -> None:
     unused = Prepared(lambda pk: Project.objects.order_by("pk"), pk=int)
     with pytest.raises(TypeError, match="does not compare with pk"):
         unused.first(pk=1)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 4, 5, 64, 65])
+def test_a_list_finds_what_in_finds(projects: list[Project], n: int) -> None:
+    for number in range(70):
+        create_project(actor=create_first_admin().user, name=f"more {number}")
+    some = Prepared(
+        lambda name, ids: Project.objects.filter(pk__in=ids).exclude(name=name).order_by("-pk"),
+        name=str,
+        ids=list,
+    )
+    keys = list(Project.objects.order_by("pk").values_list("pk", flat=True)[:n])
+    for _ in range(2):
+        found = some.all(ids=keys, name="one")
+        assert found == list(
+            Project.objects.filter(pk__in=keys).exclude(name="one").order_by("-pk")
+        )
+    assert some.first(ids=keys[::-1], name="nobody") == (
+        Project.objects.filter(pk__in=keys).order_by("-pk").first()
+    )
+    assert some.all(ids=[10**9] * n, name="one") == []
