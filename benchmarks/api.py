@@ -1,7 +1,8 @@
 """The REST API with 8 parallel clients at 100,000 runs: lists, details, and starting runs.
 
-The web processes alone, on SQLite, with clients in another: no worker takes up the runs that are
-started, so the machine's other work is left out. The clients share the two cores with the server:
+The web processes alone, on SQLite, with clients in another, and the thread of `manage.py up` that
+looks after SQLite's log: no worker takes up the runs that are started, so the machine's other work
+is left out. The clients share the two cores with the server:
 they send by `http.client`, a third of httpx's time, and begin together when all are connected.
 `--runs N`, `--requests N` of each kind (default
 400), `--clients N`, `--processes N` (default 2: `SWITCHBACK_WEB_PROCESSES`). `--folder DIR` keeps
@@ -250,7 +251,10 @@ def _write_runs(project: Project, n_runs: int) -> dict[str, Any]:
 
 @contextmanager
 def _served(n_processes: int) -> Iterator[str]:
+    from django.db import connection
+
     from orchestrator.shared_socket import SharedSocket
+    from orchestrator.sqlite.checkpoints import checkpoint_until
 
     with SharedSocket("127.0.0.1", 0) as shared:
         url = f"http://127.0.0.1:{shared.port}"
@@ -263,10 +267,16 @@ def _served(n_processes: int) -> Iterator[str]:
             )
             for _ in range(n_processes)
         ]
+        stop = threading.Event()
+        database = Path(connection.settings_dict["NAME"])
+        looking_after = threading.Thread(target=checkpoint_until, args=(stop, database))
+        looking_after.start()
         try:
             _wait_for_all(url, processes)
             yield url
         finally:
+            stop.set()
+            looking_after.join()
             for process in processes:
                 process.terminate()
             for process in processes:

@@ -291,6 +291,8 @@ SQLITE_OPTIONS: dict[str, Any] = {
     "init_command": (
         "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;PRAGMA temp_store=MEMORY;"
         "PRAGMA mmap_size=134217728;PRAGMA journal_size_limit=67108864;PRAGMA cache_size=-20000;"
+        # 64 MB: see orchestrator.sqlite.checkpoints.
+        "PRAGMA wal_autocheckpoint=16384;"
     ),
 }
 DATABASES: dict[str, dict[str, Any]] = {

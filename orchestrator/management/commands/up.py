@@ -25,6 +25,7 @@ from orchestrator.management.sweeper import sweep_until
 from orchestrator.processes.beating import begin, end
 from orchestrator.processes.models import ProcessKind
 from orchestrator.shared_socket import SharedSocket
+from orchestrator.sqlite.checkpoints import checkpoint_until
 
 # Children of a supervisor that was killed need up to their own stop time to leave their ports.
 _PORT_WAIT_S = env_seconds("SWITCHBACK_PORT_WAIT_S", default=12)
@@ -85,14 +86,22 @@ class Command(BaseCommand):
         )
         for signum in (signal.SIGINT, signal.SIGTERM):
             signal.signal(signum, lambda *_: supervisor.stop.set())
-        sweeper = threading.Thread(target=sweep_until, args=(supervisor.stop,), name="sweeper")
-        sweeper.start()
+        beside = [threading.Thread(target=sweep_until, args=(supervisor.stop,), name="sweeper")]
+        if connection.vendor == "sqlite":
+            database = Path(connection.settings_dict["NAME"])
+            looking_after = (supervisor.stop, database)
+            beside.append(
+                threading.Thread(target=checkpoint_until, args=looking_after, name="checkpoints")
+            )
+        for thread in beside:
+            thread.start()
         begin(ProcessKind.SWEEP)
         try:
             supervisor.run(on_poll=first_page.poll)
         finally:
             supervisor.stop.set()
-            sweeper.join()
+            for thread in beside:
+                thread.join()
             end(ProcessKind.SWEEP)
 
     def _migrate(self) -> None:
