@@ -276,9 +276,10 @@ INGEST_REQUESTS = env_int("SWITCHBACK_INGEST_REQUESTS", default=12)
 INGEST_BYTES = env_int("SWITCHBACK_INGEST_BYTES", default=256 * 2**20)
 INGEST_BACKLOG = env_int("SWITCHBACK_INGEST_BACKLOG", default=500_000)
 
-# Web processes of `manage.py up`: they share its port. The other cores are for what they start.
+# Web processes of `manage.py up`: they share its port. Two answer while one starts again, also where
+# there is one core; beyond half of the cores, the others are for what they start.
 WEB_PROCESSES = env_int(
-    "SWITCHBACK_WEB_PROCESSES", default=min(4, max(1, (os.cpu_count() or 1) // 2))
+    "SWITCHBACK_WEB_PROCESSES", default=min(4, max(2, (os.cpu_count() or 1) // 2))
 )
 # Requests that a web process works on at a time; the others wait.
 WEB_THREADS = env_int("SWITCHBACK_WEB_THREADS", default=16)
