@@ -10,8 +10,8 @@ import math
 import re
 import string
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 LETTERS = string.ascii_letters + string.digits
@@ -25,54 +25,67 @@ class IndexRow(NamedTuple):
     seq: int
     kind: str
     size: int
-    """Characters of the stored payload."""
+    """Characters of the stored payload, about."""
     depth: int = 0
 
 
 class TraceIndex:
-    """Rows in the order in which they are shown."""
+    """Events in the order in which they are shown, by column: that many rows would cost more to
+    make than all the rest of the page.
+    """
 
-    def __init__(self, rows: Sequence[IndexRow]) -> None:
-        self.rows = rows
-        counts = Counter(row.kind for row in rows)
+    def __init__(
+        self,
+        seqs: Sequence[int],
+        kinds_of: Sequence[str],
+        sizes: Sequence[int],
+        depths: Sequence[int] = (),
+    ) -> None:
+        """`depths`: none where all are 0."""
+        self.seqs = list(seqs)
+        self._kinds_of, self._sizes, self._depths = kinds_of, sizes, depths
+        counts = Counter(kinds_of)
         self.counts = dict(counts)
         names = list(counts)
         self.kinds = names if len(names) < len(LETTERS) else [*names[: len(LETTERS) - 1], OTHER]
         self._letters = {name: LETTERS[i] for i, name in enumerate(self.kinds)}
 
+    @classmethod
+    def of(cls, rows: Iterable[IndexRow]) -> TraceIndex:
+        seqs, kinds_of, sizes, depths = tuple(zip(*rows, strict=True)) or ((), (), (), ())
+        return cls(seqs, kinds_of, sizes, depths if any(depths) else ())
+
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.seqs)
 
     @property
     def last_seq(self) -> int:
-        return max((row.seq for row in self.rows), default=0)
+        return max(self.seqs, default=0)
 
     @property
     def first_of_last_attempt(self) -> int:
         """Position of the first event of the attempt that counts."""
-        for position in range(len(self.rows) - 1, -1, -1):
-            if self.rows[position].kind == RESTART:
-                return position
-        return 0
+        if RESTART not in self.counts:
+            return 0
+        return len(self) - 1 - self._kinds_of[::-1].index(RESTART)
 
-    def position(self, seq: int) -> int | None:
-        """Where an event stands; quick for a log that is shown as it was written."""
-        if 0 < seq <= len(self.rows) and self.rows[seq - 1].seq == seq:
-            return seq - 1
-        return next((i for i, row in enumerate(self.rows) if row.seq == seq), None)
+    def seqs_of(self, kinds: Collection[str]) -> list[int]:
+        """Of the events of these kinds; of all without one."""
+        if not kinds:
+            return self.seqs
+        pairs = zip(self.seqs, self._kinds_of, strict=True)
+        return [seq for seq, kind in pairs if kind in kinds]
 
     def as_json(self) -> dict[str, Any]:
-        in_order = all(row.seq == i for i, row in enumerate(self.rows, start=1))
+        in_order = self.seqs == list(range(1, len(self) + 1))
         other = self._letters.get(OTHER, "")
-        has_depth = any(row.depth for row in self.rows)
+        letters = {kind: self._letters.get(kind, other) for kind in self.counts}
         return {
             "kinds": self.kinds,
-            "codes": "".join(self._letters.get(row.kind, other) for row in self.rows),
-            "sizes": "".join(size_letter(row.size) for row in self.rows),
-            "seqs": None if in_order else [row.seq for row in self.rows],
-            "depths": "".join(LETTERS[min(row.depth, 61)] for row in self.rows)
-            if has_depth
-            else "",
+            "codes": "".join(map(letters.__getitem__, self._kinds_of)),
+            "sizes": "".join(map(size_letter, self._sizes)),
+            "seqs": None if in_order else self.seqs,
+            "depths": "".join(LETTERS[min(depth, 61)] for depth in self._depths),
         }
 
 
@@ -97,7 +110,7 @@ def depths_of(parents: Mapping[str, str]) -> dict[str, int]:
     return depths
 
 
-@cache
+@lru_cache(1 << 16)
 def size_letter(size: int) -> str:
     """Four letters per doubling, from 64 characters on."""
     return LETTERS[min(len(LETTERS) - 1, round(4 * math.log2(1 + size / 64)))]

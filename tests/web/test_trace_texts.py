@@ -21,6 +21,7 @@ from orchestrator.web.trace_index import (
     LETTERS,
     MOST_EVENTS,
     OTHER,
+    RESTART,
     IndexRow,
     TraceIndex,
     read_seqs,
@@ -271,7 +272,7 @@ def test_broken_base64_is_named_and_not_drawn() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 10**8)), max_size=60))
 def test_the_skeleton_has_a_letter_for_every_event(events: list[tuple[str, int]]) -> None:
-    index = TraceIndex([IndexRow(i, kind, size) for i, (kind, size) in enumerate(events, start=1)])
+    index = TraceIndex.of(IndexRow(i, kind, size) for i, (kind, size) in enumerate(events, start=1))
     told = index.as_json()
     assert told["seqs"] is None
     assert [told["kinds"][LETTERS.index(c)] for c in told["codes"]] == [kind for kind, _ in events]
@@ -280,7 +281,7 @@ def test_the_skeleton_has_a_letter_for_every_event(events: list[tuple[str, int]]
 
 
 def test_a_trace_with_very_many_kinds_has_one_word_for_the_rest() -> None:
-    told = TraceIndex([IndexRow(i, f"kind{i}", 1) for i in range(1, 200)]).as_json()
+    told = TraceIndex.of(IndexRow(i, f"kind{i}", 1) for i in range(1, 200)).as_json()
     assert len(told["kinds"]) == len(LETTERS)
     assert told["kinds"][LETTERS.index(told["codes"][-1])] == OTHER
 
@@ -291,11 +292,21 @@ def test_larger_events_have_later_letters() -> None:
 
 
 def test_another_order_than_that_of_arrival_is_told() -> None:
-    index = TraceIndex([IndexRow(2, "a", 1), IndexRow(1, "a", 1, depth=1)])
+    index = TraceIndex.of([IndexRow(2, "a", 1), IndexRow(1, "a", 1, depth=1)])
     assert index.as_json()["seqs"] == [2, 1]
     assert index.as_json()["depths"] == "ab"
-    assert index.position(1) == 1 and index.position(3) is None
     assert index.last_seq == 2
+
+
+def test_the_last_attempt_and_single_kinds_are_found_by_column() -> None:
+    kinds = ["a", RESTART, "b", RESTART, "a", "b"]
+    index = TraceIndex.of(IndexRow(i, kind, 1) for i, kind in enumerate(kinds, start=1))
+    assert index.first_of_last_attempt == 3
+    assert index.seqs_of(["a"]) == [1, 5]
+    assert index.seqs_of([]) == [1, 2, 3, 4, 5, 6]
+    empty = TraceIndex.of([])
+    assert (len(empty), empty.last_seq, empty.first_of_last_attempt) == (0, 0, 0)
+    assert empty.as_json() == {"kinds": [], "codes": "", "sizes": "", "seqs": None, "depths": ""}
 
 
 @given(st.text(st.sampled_from("0123456789-, x"), max_size=60))

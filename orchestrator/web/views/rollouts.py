@@ -77,12 +77,11 @@ def rollout_page(request: HttpRequest, project_id: int, rollout_id: int) -> Http
     index = trace_queries.index_of(shown.stream_id)
     negatives = negative_criteria(run.rubric_version.spec)
     chosen = [kind for kind in request.GET.getlist("kind") if kind in index.counts]
-    rows = [row for row in index.rows if not chosen or row.kind in chosen]
-    start = _start(request, rows, index.first_of_last_attempt if not chosen else 0)
+    seqs = index.seqs_of(chosen)
+    start = _start(request, seqs, index.first_of_last_attempt if not chosen else 0)
     cited = cited_verdicts(detail.verdicts, negatives)
     drawing = Drawing(project_id, rollout_id, shown.n_steps, negatives, cited)
-    wanted = [row.seq for row in rows[start : start + FIRST_EVENTS]]
-    events = trace_queries.events_at(shown.stream_id, wanted)
+    events = trace_queries.events_at(shown.stream_id, seqs[start : start + FIRST_EVENTS])
     cards, lines = slots(events, drawing, budget_chars=FIRST_CHARS)
     end = start + len(cards)
     total_tokens = sum(detail.token_counts.values())
@@ -105,10 +104,10 @@ def rollout_page(request: HttpRequest, project_id: int, rollout_id: int) -> Http
         cards=[mark_safe(card) for card in cards],
         lines=[mark_safe(line) for line in lines],
         n_shown=len(cards),
-        n_events=len(rows),
+        n_events=len(seqs),
         first_position=start,
-        earlier_seq=rows[max(0, start - FIRST_EVENTS)].seq if start else None,
-        later_seq=rows[end].seq if end < len(rows) else None,
+        earlier_seq=seqs[max(0, start - FIRST_EVENTS)] if start else None,
+        later_seq=seqs[end] if end < len(seqs) else None,
         verdicts=detail.verdicts,
         explained=explanations(run.project_id, run.rubric_version.spec, detail.verdicts),
         negatives=negatives,
@@ -137,12 +136,13 @@ def rollout_page(request: HttpRequest, project_id: int, rollout_id: int) -> Http
     )
 
 
-def _start(request: HttpRequest, rows: list[Any], usual: int) -> int:
+def _start(request: HttpRequest, seqs: list[int], usual: int) -> int:
     """Position of the first card: a reader without scripts turns pages by `?from=`."""
     text = request.GET.get("from", "")
     if not (text.isdecimal() and text.isascii() and len(text) < 16):
-        return min(usual, max(0, len(rows) - 1))
-    return next((i for i, row in enumerate(rows) if row.seq >= int(text)), max(0, len(rows) - 1))
+        return min(usual, max(0, len(seqs) - 1))
+    first = int(text)
+    return next((i for i, seq in enumerate(seqs) if seq >= first), max(0, len(seqs) - 1))
 
 
 @login_required
