@@ -1,4 +1,4 @@
-"""`manage.py up` to the first page, and how much memory the web process takes."""
+"""`manage.py up` to the first page, and how much memory a web process takes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ WEB_BAR_MB = 250.0
 def run() -> Iterator[Figure]:
     with use_temporary_data(), running(page="/accounts/login/") as up:
         yield Figure("startup.first_page_s", up.first_page_s, FIRST_PAGE_BAR_S)
-        (web,) = (
-            child
+        # One page may have come from any of them; the largest is what a machine must have room for.
+        web_bytes = [
+            child.memory_info().rss
             for child in psutil.Process(up.pid).children()
             if "orchestrator.asgi:application" in child.cmdline()
-        )
-        yield Figure("startup.web_rss_mb", web.memory_info().rss / 1e6, WEB_BAR_MB)
+        ]
+        yield Figure("startup.web_rss_mb", max(web_bytes) / 1e6, WEB_BAR_MB)
