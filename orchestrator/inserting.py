@@ -15,17 +15,20 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
+from django.db.models.signals import post_save, pre_save
 
 _AT_ONCE = 500
 """Rows in a statement; with 60 columns just below SQLite's limit of 32,766 parameters."""
 
 
 def insert(one: Model) -> None:
-    """As `save(force_insert=True)` of a new object whose key the database chooses. Sends no
-    signals.
-    """
+    """As `save(force_insert=True)` of a new object whose key the database chooses."""
+    kind = type(one)
+    told: dict[str, Any] = {"raw": False, "using": DEFAULT_DB_ALIAS, "update_fields": None}
+    pre_save.send(sender=kind, instance=one, **told)
     (one.pk,) = insert_alike(one, [{}])
     one._state.adding, one._state.db = False, DEFAULT_DB_ALIAS
+    post_save.send(sender=kind, instance=one, created=True, **told)
 
 
 def insert_alike(alike: Model, rows: Sequence[Mapping[str, Any]]) -> list[int]:

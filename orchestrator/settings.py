@@ -276,8 +276,8 @@ INGEST_REQUESTS = env_int("SWITCHBACK_INGEST_REQUESTS", default=12)
 INGEST_BYTES = env_int("SWITCHBACK_INGEST_BYTES", default=256 * 2**20)
 INGEST_BACKLOG = env_int("SWITCHBACK_INGEST_BACKLOG", default=500_000)
 
-# Web processes of `manage.py up`: they share its port. Two answer while one starts again, also where
-# there is one core; beyond half of the cores, the others are for what they start.
+# Web processes of `manage.py up`: they share its port. With two, one answers while the other starts
+# again, also where there is one core; beyond half of the cores, the rest is for what they start.
 WEB_PROCESSES = env_int(
     "SWITCHBACK_WEB_PROCESSES", default=min(4, max(2, (os.cpu_count() or 1) // 2))
 )

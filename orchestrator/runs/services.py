@@ -19,7 +19,7 @@ from orchestrator.events.services import (
     create_streams,
     hold_fence,
 )
-from orchestrator.inserting import insert_alike
+from orchestrator.inserting import insert, insert_alike
 from orchestrator.jobs import services as jobs
 from orchestrator.projects.access import require
 from orchestrator.projects.models import Project, Role, User
@@ -79,7 +79,7 @@ def create_run(*, spec: RunSpec, plan: Sequence[PlannedRollout], key: str | None
         limits.check(spec.project.pk, len(plan))
         kinds = ["run", *(["rollout"] * len(plan))]
         own, *streams = create_streams(project=spec.project, kinds=kinds)
-        run = Run.objects.create(
+        run = Run(
             project=spec.project,
             stream_id=own,
             key=key,
@@ -94,6 +94,7 @@ def create_run(*, spec: RunSpec, plan: Sequence[PlannedRollout], key: str | None
             concurrency=spec.concurrency,
             seed=spec.seed,
         )
+        insert(run)
         insert_alike(
             Rollout(run=run),
             [

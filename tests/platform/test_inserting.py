@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from django.db.models import F
+from django.db.models.signals import post_save, pre_save
 
 from orchestrator.events.models import Stream
-from orchestrator.inserting import insert_alike
+from orchestrator.inserting import insert, insert_alike
 from orchestrator.jobs.models import Job
 from orchestrator.projects.models import Project
 from orchestrator.projects.services import create_first_admin, create_project
@@ -57,3 +58,27 @@ def test_it_refuses_unknown_columns_and_expressions(project: Project) -> None:
         insert_alike(Stream(project=project), [{"colour": "red"}])
     with pytest.raises(TypeError, match="last_seq is an expression"):
         insert_alike(Stream(project=project, last_seq=F("id")), [{"kind": "a"}])
+
+
+def test_a_single_row_is_told_like_one_that_is_saved(project: Project) -> None:
+    heard: list[tuple[str, object, bool | None]] = []
+
+    def before(instance: object, **_: object) -> None:
+        heard.append(("before", instance, None))
+
+    def after(instance: object, created: bool, **_: object) -> None:
+        heard.append(("after", instance, created))
+
+    stream = Stream(project=project, kind="a")
+    pre_save.connect(before, sender=Stream)
+    post_save.connect(after, sender=Stream)
+    try:
+        insert(stream)
+    finally:
+        pre_save.disconnect(before, sender=Stream)
+        post_save.disconnect(after, sender=Stream)
+    assert heard == [("before", stream, None), ("after", stream, True)]
+    assert Stream.objects.get(pk=stream.pk).kind == "a"
+    stream.kind = "b"
+    stream.save()
+    assert Stream.objects.get(pk=stream.pk).kind == "b"
