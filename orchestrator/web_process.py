@@ -25,6 +25,7 @@ from uvicorn.importer import import_from_string
 
 from orchestrator.accepting import PATIENCE_S, Accepting, CountedConnections
 from orchestrator.draining import Drain, EndConnections
+from orchestrator.request_heads import BoundedHeads
 from orchestrator.shared_socket import BACKLOG, Row
 
 
@@ -90,6 +91,7 @@ def main(words: list[str]) -> None:
     config = uvicorn.Config(
         EndConnections(import_from_string(asked.application)),
         loop=asked.loop,
+        http=BoundedHeads,
         lifespan="off",
         access_log=False,
         # Open feeds would hold a stopping server until their browsers go away.
@@ -113,11 +115,12 @@ def main(words: list[str]) -> None:
 
 def _spare_the_collector() -> None:
     """What the program consists of stays, so it is not looked through for garbage again. A request
-    makes some thousand objects and leaves a handful that only the collector finds.
+    makes some thousand objects and leaves a handful that only the collector finds; its body is not
+    among them (`orchestrator.serving`).
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 50)
+    gc.set_threshold(10_000, 10, 10)
 
 
 if __name__ == "__main__":
