@@ -139,6 +139,9 @@ class Handler(ASGIHandler):
             close_old_connections()
         else:
             response.close()  # what is left to do needs this thread's connections
+            # Middleware ties requests into circles, which would keep their bodies until the garbage
+            # collector comes by.
+            vars(request).clear()
         return response
 
     async def _stream(self, response: HttpResponseBase, receive: Receive, send: Send) -> None:

@@ -44,6 +44,20 @@ class Endpoint(APIView):
         if "%00" in request.META.get("QUERY_STRING", ""):
             raise ValidationError({"query": ["holds a NUL character, which no text here has"]})
 
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        answer: Any = super().finalize_response(request, response, *args, **kwargs)
+        if isinstance(answer, Response):
+            answer.add_post_render_callback(_untie)
+        return answer
+
+
+def _untie(answer: Any) -> None:
+    """Request, view and answer hold one another, and a refusal holds them by its traceback: with
+    them a body of a hundred megabytes would stay until the garbage collector comes by.
+    """
+    vars(answer.renderer_context["request"]).clear()
+    answer.renderer_context = {}
+
 
 def operation(
     answer: Any,

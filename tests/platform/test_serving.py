@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -13,6 +14,7 @@ from django.core.signals import request_finished, request_started
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.test import override_settings
 from django.urls import path
+from rest_framework.request import Request
 
 from orchestrator import serving
 
@@ -209,3 +211,31 @@ def test_one_that_gives_up_takes_nobodys_turn() -> None:
         assert order.begun[-1] == "e"
 
     asyncio.run(run())
+
+
+@override_settings(ALLOWED_HOSTS=["*"])
+@pytest.mark.parametrize(
+    ("path", "statuses"),
+    [("/api/v1/projects/1/runs", {"POST": 401, "GET": 401}), ("/accounts/login/", {"GET": 200})],
+)
+def test_what_a_request_brought_is_gone_with_its_answer(
+    path: str, statuses: dict[str, int]
+) -> None:
+    """Without the help of the garbage collector, which comes seldom and counts no bytes."""
+
+    def held() -> list[str]:
+        requests = [each for each in gc.get_objects() if issubclass(type(each), HttpRequest | Request)]
+        return [name for each in requests for name in vars(each)]
+
+    handler = serving.Handler()
+    for method in statuses:  # the first asks for what is loaded when it is needed
+        asyncio.run(ask(handler, path, method=method))
+    gc.collect()
+    gc.disable()
+    try:
+        for method, status in statuses.items():
+            sent = asyncio.run(ask(handler, path, method=method, body=b'{"a": 1}'))
+            assert sent[0]["status"] == status
+            assert held() == []
+    finally:
+        gc.enable()
