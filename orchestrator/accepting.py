@@ -1,7 +1,8 @@
 """Accepts connections from a socket that other processes accept from too.
 
 One at a time, and not while another process has fewer: that one gets `patience_s` to take it. A
-process that is stopped or too busy to do so delays a new connection by that much and no more.
+process that is stopped or too busy to do so delays one connection by that much, and then none until
+it has shown that it lives: its own number of connections has changed.
 asyncio's own loop takes whatever it can get in one go, and has no place for such a question.
 """
 
@@ -23,6 +24,8 @@ PATIENCE_S = 0.02
 _LOOK_AGAIN_S = 0.005
 OUT_OF_S = 1.0
 _OUT_OF = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_BROKEN = {errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP, errno.EFAULT}
+"""The socket listens no more, and no waiting mends it."""
 log = structlog.get_logger(__name__)
 
 
@@ -74,6 +77,8 @@ class Accepting:
         self._woken = asyncio.Event()
         self._is_ending = False
         self._is_out = False
+        self._waited_for: dict[int, int] = {}
+        """Who let one pass by, and with how many connections."""
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, on_end: Callable[[], None]) -> None:
@@ -107,14 +112,19 @@ class Accepting:
     async def _is_mine(self) -> bool:
         """False once another has taken it."""
         deadline_s = asyncio.get_running_loop().time() + self._patience_s
-        while self._row.is_another_below():
+        while below := self._awaited():
             left_s = deadline_s - asyncio.get_running_loop().time()
             if left_s <= 0:
+                self._waited_for.update(below)
                 break
             await self._wait(min(left_s, _LOOK_AGAIN_S))
             if not _is_readable(self._listener):
                 return False
         return not self._is_ending
+
+    def _awaited(self) -> dict[int, int]:
+        below = self._row.below()
+        return {row: n for row, n in below.items() if self._waited_for.get(row) != n}
 
     async def _take(self) -> None:
         try:
@@ -122,8 +132,12 @@ class Accepting:
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return  # another was faster, or the client has gone
         except OSError as error:
-            if error.errno not in _OUT_OF:
+            if error.errno in _BROKEN:
                 raise
+            if error.errno not in _OUT_OF:
+                # Of that connection alone: see accept(2) on errors of the network and of firewalls.
+                log.debug("connection_gone", error=str(error))
+                return
             if not self._is_out:
                 log.warning("no_new_connections", error=str(error))
             self._is_out = True

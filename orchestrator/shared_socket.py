@@ -81,15 +81,16 @@ class Row:
             self._unlock(self._mine)
             self._mine = None
 
-    def is_another_below(self) -> bool:
-        """Whether a living process has fewer connections than this one."""
+    def below(self) -> dict[int, int]:
+        """Rows of living processes with fewer connections than this one, and what they hold."""
         if self._mine is None:
-            return False
+            return {}
         mine = self._counts[self._mine]
-        return any(
-            0 < count < mine and row != self._mine and self._is_alive(row)
+        return {
+            row: count
             for row, count in enumerate(self._counts)
-        )
+            if 0 < count < mine and row != self._mine and self._is_alive(row)
+        }
 
     def _is_alive(self, row: int) -> bool:
         # Shared, so that two who look at once do not take each other for the owner.

@@ -153,6 +153,51 @@ def test_accepting_goes_on_once_there_are_files_again(monkeypatch: pytest.Monkey
     assert not refusals
 
 
+class Fewer(Row):
+    """As if another process had fewer connections and never took one."""
+
+    others = {7: 1}
+
+    def below(self) -> dict[int, int]:
+        return dict(self.others)
+
+
+def test_one_that_does_not_come_is_waited_for_once() -> None:
+    patience_s, n_clients = 1.0, 60
+
+    class Silent(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            transport.close()
+
+    async def served(address: tuple[str, int]) -> None:
+        reader, writer = await asyncio.open_connection(*address)
+        await reader.read()
+        writer.close()
+
+    async def serve(listener: socket.socket, row: Fewer) -> tuple[float, float]:
+        loop = asyncio.get_running_loop()
+        accepting = Accepting(listener, row, CountedConnections(row), Silent, patience_s)
+        accepting.begin(on_end=lambda: None)
+        started_s = loop.time()
+        for _ in range(n_clients):
+            await served(listener.getsockname())
+        all_s = loop.time() - started_s
+        row.others = {7: 2}  # it lives after all
+        started_s = loop.time()
+        await served(listener.getsockname())
+        again_s = loop.time() - started_s
+        await accepting.end()
+        return all_s, again_s
+
+    with (
+        SharedSocket("127.0.0.1", 0) as shared,
+        socket.socket(fileno=os.dup(shared.fds[0])) as listener,
+    ):
+        all_s, again_s = asyncio.run(serve(listener, Fewer(shared.fds[1])))
+    assert patience_s <= all_s < n_clients * patience_s / 2
+    assert again_s >= patience_s
+
+
 def test_a_client_waits_while_there_is_none(processes: Processes) -> None:
     processes.kill(processes.start())
     answers: list[int] = []
