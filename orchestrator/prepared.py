@@ -14,8 +14,8 @@ Worth it for the few queries of addresses that programs call many times a second
 built with stand-ins for the values, and what Django makes of it is kept for each kind of database;
 objects are made as by the query set, related ones of `select_related` too. Values go where a
 stand-in came out unchanged: comparisons with whole numbers and texts, and `__in` with whole numbers
-(`list`), for which the query is compiled with 1, 4, 16 and 64 places; longer lists are asked by the
-query set itself. Annotations and prefetching are refused.
+(`list`), for which the query is compiled with 1, 4, 16 and 64 places; longer lists, and numbers
+beyond 64 bits, are asked by the query set itself. Annotations and prefetching are refused.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
+from django.core.exceptions import EmptyResultSet
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, QuerySet
 from django.db.models.query import get_related_populators
+from django.db.transaction import TransactionManagementError
 
 M = TypeVar("M", bound=Model)
 Value = int | str | Sequence[int]
@@ -45,6 +47,20 @@ class _Place:
 
 
 @dataclass(frozen=True)
+class _Converter:
+    """Of a column's value. What the database's operations bring along is kept without them: they
+    hold the connection of the thread that compiled the query.
+    """
+
+    function: Callable[..., Any]
+    is_of_operations: bool
+
+    def __call__(self, value: Any, field: Any, connection: BaseDatabaseWrapper) -> Any:
+        own = (connection.ops,) if self.is_of_operations else ()
+        return self.function(*own, value, field, connection)
+
+
+@dataclass(frozen=True)
 class _Compiled:
     model: type[Model]
     sql: str
@@ -53,7 +69,8 @@ class _Compiled:
     end_column: int
     fields: tuple[str, ...]
     populators: Sequence[Any]
-    converters: Sequence[tuple[int, Sequence[Callable[..., Any]], Any]]
+    converters: Sequence[tuple[int, Sequence[_Converter], Any]]
+    locks: bool
 
 
 class Prepared(Generic[M]):
@@ -81,7 +98,7 @@ class Prepared(Generic[M]):
         sizes = tuple(len(given[name]) for name in self._kinds)
         if 0 in sizes:
             return []
-        if max(sizes, default=0) > _SIZES[-1]:
+        if max(sizes, default=0) > _SIZES[-1] or any(map(_is_beyond_columns, given.values())):
             query_set = self._build(**values)
             return list(query_set[:1] if is_one else query_set)
         connection = connections[DEFAULT_DB_ALIAS]
@@ -89,6 +106,9 @@ class Prepared(Generic[M]):
         compiled = self._compiled.get(key)
         if compiled is None:
             compiled = self._compiled[key] = self._compile(sizes, is_one=is_one)
+        if compiled.locks and connection.get_autocommit():
+            # Django says so when it composes the query, which is done.
+            raise TransactionManagementError("select_for_update needs a transaction")
         parameters = [
             given[each.name][each.number] if isinstance(each, _Place) else each
             for each in compiled.parameters
@@ -121,7 +141,10 @@ class Prepared(Generic[M]):
         if is_one:
             query_set = (query_set if query_set.ordered else query_set.order_by("pk"))[:1]
         compiler = query_set.query.get_compiler(using=DEFAULT_DB_ALIAS)
-        sql, parameters = compiler.as_sql()
+        try:
+            sql, parameters = compiler.as_sql()
+        except EmptyResultSet as nothing:
+            raise TypeError("the query finds nothing, whatever it is given") from nothing
         if compiler.annotation_col_map or query_set._prefetch_related_lookups:
             raise TypeError("annotations and prefetching are not prepared")
         placed = tuple(
@@ -141,7 +164,11 @@ class Prepared(Generic[M]):
             tuple(each[0].target.attname for each in select[first:end]),
             # The stubs are those of a later Django.
             get_related_populators(described, select, DEFAULT_DB_ALIAS),  # type: ignore[call-arg]
-            [(place, functions, field) for place, (functions, field) in converters.items()],
+            [
+                (place, [_kept(each, compiler.connection) for each in functions], field)
+                for place, (functions, field) in converters.items()
+            ],
+            bool(query_set.query.select_for_update),
         )
 
     def _made(self, compiled: _Compiled, row: Sequence[Any], connection: BaseDatabaseWrapper) -> M:
@@ -155,3 +182,14 @@ class Prepared(Generic[M]):
         for populator in compiled.populators:
             populator.populate(values, made)
         return cast(M, made)
+
+
+def _kept(function: Callable[..., Any], connection: BaseDatabaseWrapper) -> _Converter:
+    owner = getattr(function, "__self__", None)
+    if owner is connection.ops:
+        return _Converter(cast(Any, function).__func__, is_of_operations=True)
+    return _Converter(function, is_of_operations=False)
+
+
+def _is_beyond_columns(values: Sequence[int | str]) -> bool:
+    return any(isinstance(each, int) and abs(each) >= 2**63 for each in values)

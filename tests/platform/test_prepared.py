@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+import weakref
+from contextlib import suppress
+
 import pytest
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, connections, transaction
 from django.db.models import Count
+from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
 from optimizer.harness import Harness
@@ -109,3 +115,49 @@ def test_a_list_finds_what_in_finds(projects: list[Project], n: int) -> None:
         Project.objects.filter(pk__in=keys).order_by("-pk").first()
     )
     assert some.all(ids=[10**9] * n, name="one") == []
+
+
+def test_a_number_beyond_all_columns_finds_nothing(projects: list[Project]) -> None:
+    one = Prepared(lambda pk: Project.objects.filter(pk=pk), pk=int)
+    assert one.first(pk=2**70) is None
+    assert one.first(pk=projects[0].pk) == projects[0]
+
+
+def test_what_finds_nothing_for_any_value_is_refused() -> None:
+    none = Prepared(lambda pk: Project.objects.filter(pk=pk)[:0], pk=int)
+    with pytest.raises(TypeError, match="finds nothing"):
+        none.all(pk=1)
+
+
+def test_it_keeps_no_connection_of_who_compiled_it(projects: list[Project]) -> None:
+    kept = Prepared(lambda pk: Project.objects.filter(pk=pk), pk=int)
+    found: list[Project | None] = []
+    gone: list[weakref.ref[object]] = []
+
+    def compiled_elsewhere() -> None:
+        own = connections[DEFAULT_DB_ALIAS]
+        gone.append(weakref.ref(own))
+        with suppress(DatabaseError):  # the test's rows are not to be seen from here
+            found.append(kept.first(pk=projects[0].pk))
+        own.close()
+        del connections[DEFAULT_DB_ALIAS]
+
+    thread = threading.Thread(target=compiled_elsewhere)
+    thread.start()
+    thread.join()
+    gc.collect()
+    assert gone[0]() is None
+    again = kept.first(pk=projects[0].pk)
+    assert again == projects[0]
+    assert again.created_at == projects[0].created_at
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lock_needs_a_transaction_each_time() -> None:
+    project = create_project(actor=create_first_admin().user, name="one")
+    held = Prepared(lambda pk: Project.objects.select_for_update().filter(pk=pk), pk=int)
+    with transaction.atomic():
+        assert held.first(pk=project.pk) == project
+    for _ in range(2):
+        with pytest.raises(TransactionManagementError):
+            held.first(pk=project.pk)
