@@ -63,6 +63,7 @@ def site(provider: OidcProvider, tmp_path_factory: pytest.TempPathFactory) -> It
         **{k: v for k, v in os.environ.items() if not k.startswith("SWITCHBACK_")},
         "DJANGO_SETTINGS_MODULE": "orchestrator.settings",
         "SWITCHBACK_DATA": str(folder),
+        "STACK": "embedded",  # whichever these tests run on: `users` reads the file
         "SWITCHBACK_OIDC_ISSUER": provider.url,
         "SWITCHBACK_OIDC_CLIENT_ID": CLIENT_ID,
         "SWITCHBACK_OIDC_CLIENT_SECRET": CLIENT_SECRET,
