@@ -1,23 +1,39 @@
-"""Whatever was started ends once: runs, climbs, searches, gates, trainings, re-grades."""
+"""Whatever was started ends once: runs, climbs, searches, gates, trainings, re-grades.
+
+A search that failed may be resumed; then it has not ended any more, and ends once more.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from orchestrator.invariants.finding import Finding, Findings
 
+RESUMED = {"search": ("failed", ("queued", "running"))}
+"""By kind: the one end that is none any more when one of these states follows it
+(`searches.services.resume`).
+"""
+
+
+class Turn(NamedTuple):
+    """An event that tells of a state, or of an end."""
+
+    state: Any
+    is_end: bool
+
 
 class EndRow(NamedTuple):
-    """Something with a log, and the ends that its log tells."""
+    """Something with a log, and the states that its log tells."""
 
     kind: str
     """run, climb, search, gate or training."""
     id: int
     state: str
     is_ended: bool
-    ends: Sequence[Mapping[str, Any]]
-    """Payloads of the events that tell of an end, in order."""
+    turns: Sequence[Turn]
+    """In order; of a run, a gate and a training the ends alone."""
 
 
 class WaitRow(NamedTuple):
@@ -56,15 +72,27 @@ class StepRow(NamedTuple):
 def check_ends(rows: Iterable[EndRow]) -> Findings:
     for row in rows:
         subject = f"{row.kind} {row.id}"
-        if not row.is_ended:
-            if row.ends:
-                yield Finding("owner.ended", subject, f"it is {row.state}, and its log has an end")
-            continue
-        if len(row.ends) != 1:
-            yield Finding("owner.ended", subject, f"{row.state}; its log has {len(row.ends)} ends")
-        elif row.ends[0].get("state") != row.state:
-            said = row.ends[0].get("state")
-            yield Finding("owner.ended", subject, f"the row says {row.state}, the log {said}")
+        for turn, following in pairwise(row.turns):
+            if turn.is_end and not _is_resumed(row.kind, turn, following):
+                said = f"its log tells {following.state} after {turn.state}"
+                yield Finding("owner.ended", subject, said)
+        last = row.turns[-1] if row.turns else None
+        if last is None or not last.is_end:
+            if row.is_ended:
+                yield Finding("owner.ended", subject, f"{row.state}, and its log has no end")
+        elif not row.is_ended:
+            said = f"it is {row.state}, and its log has an end: {last.state}"
+            yield Finding("owner.ended", subject, said)
+        elif last.state != row.state:
+            said = f"the row says {row.state}, the log {last.state}"
+            yield Finding("owner.ended", subject, said)
+
+
+def _is_resumed(kind: str, end: Turn, following: Turn) -> bool:
+    if kind not in RESUMED:
+        return False
+    resumable, states = RESUMED[kind]
+    return end.state == resumable and following.state in states
 
 
 def check_waiting(rows: Iterable[WaitRow]) -> Findings:

@@ -25,7 +25,7 @@ from orchestrator.grading.models import Regrade, RegradeState
 from orchestrator.invariants.budgets import BudgetRow, EntryRow
 from orchestrator.invariants.jobs import OPEN, JobRow, OwnedRow
 from orchestrator.invariants.logs import AttemptRow, StreamRow
-from orchestrator.invariants.owners import EndRow, RungRow, StepRow, TallyRow, WaitRow
+from orchestrator.invariants.owners import EndRow, RungRow, StepRow, TallyRow, Turn, WaitRow
 from orchestrator.invariants.rollouts import EventRow, RolloutRow, Told, VerdictRow
 from orchestrator.invariants.webhooks import DeliveryRow
 from orchestrator.jobs.clock import read_now
@@ -144,10 +144,9 @@ def ends() -> Iterator[EndRow]:
         beside = _Beside(_by_first(_rows(told, "stream_id", "payload")))
         rows: QuerySet[Any] = query.order_by("stream_id")
         for pk, stream_id, state in _rows(rows, "pk", "stream_id", "state"):
-            payloads = [payload for _, payload in beside.of(stream_id)]
-            if is_end is not None:
-                payloads = [said for said in payloads if said.get("state") in is_end]
-            yield EndRow(kind, pk, state, state in ended, payloads)
+            said = [payload.get("state") for _, payload in beside.of(stream_id)]
+            turns = [Turn(each, is_end is None or each in is_end) for each in said]
+            yield EndRow(kind, pk, state, state in ended, turns)
 
 
 def open_rollouts() -> Iterator[tuple[int, str, int]]:

@@ -43,7 +43,8 @@ INVARIANTS = {
     "rollout.verdicts": "verdicts of rows and log agree, in legal states",
     "run.rollouts": "a run that has ended has no open rollout",
     "run.tally": "what a run told last is what its rollouts add up to: costs counted once",
-    "owner.ended": "runs, climbs, searches, gates and trainings end once, as their rows say",
+    "owner.ended": "runs, climbs, searches, gates and trainings end once, as their rows say; "
+    "a search once more after each resume",
     "owner.job": "what is not over has something under way that will move it",
     "climb.rungs": "a rung is done with a verdict, and none runs in a climb that has ended",
     "training.steps": "steps of a training are told once each, in order",

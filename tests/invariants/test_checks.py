@@ -16,6 +16,7 @@ from orchestrator.invariants.owners import (
     RungRow,
     StepRow,
     TallyRow,
+    Turn,
     WaitRow,
     check_ends,
     check_open_rollouts,
@@ -148,13 +149,55 @@ def test_verdicts_of_rows_and_log_agree() -> None:
     assert found == ["rollout.verdicts"]
 
 
-def test_what_was_started_ends_once() -> None:
-    ended = EndRow("run", 1, "completed", True, [{"state": "completed"}])
-    assert names(check_ends([ended, EndRow("run", 2, "running", False, [])])) == []
-    assert names(check_ends([ended._replace(ends=[])])) == ["owner.ended"]
-    assert names(check_ends([ended._replace(ends=[*ended.ends, *ended.ends])])) == ["owner.ended"]
-    assert names(check_ends([ended._replace(state="failed")])) == ["owner.ended"]
-    assert names(check_ends([ended._replace(is_ended=False)])) == ["owner.ended"]
+def course(kind: str, state: str, *told: str) -> EndRow:
+    """With a log that tells these states; of a run it would have the end alone."""
+    over = ("completed", "failed", "cancelled")
+    return EndRow(kind, 1, state, state in over, [Turn(each, each in over) for each in told])
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        course("run", "completed", "completed"),
+        course("run", "running"),
+        course("climb", "cancelled", "running", "paused", "running", "cancelled"),
+        course("search", "awaiting_approval", "running", "awaiting_approval"),
+        course("search", "running", "running", "failed", "running"),
+        course("search", "queued", "failed", "queued"),
+        course("search", "paused", "running", "failed", "running", "paused"),
+        course("search", "failed", "running", "failed", "running", "failed"),
+        course("search", "cancelled", "running", "failed", "running", "cancelled"),
+    ],
+)
+def test_what_ends_once_after_each_start_is_sound(row: EndRow) -> None:
+    assert names(check_ends([row])) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        (course("run", "completed"), "completed, and its log has no end"),
+        (course("run", "failed", "completed"), "the row says failed, the log completed"),
+        (course("run", "running", "completed"), "running, and its log has an end: completed"),
+        (course("run", "failed", "failed", "failed"), "its log tells failed after failed"),
+        (course("climb", "completed", "running"), "completed, and its log has no end"),
+        (course("search", "cancelled", "failed", "running"), "cancelled, and its log has no end"),
+        (course("search", "running", "running", "failed"), "running, and its log has an end"),
+        (course("search", "failed", "failed", "failed"), "its log tells failed after failed"),
+        (course("search", "cancelled", "failed", "cancelled"), "tells cancelled after failed"),
+        (course("search", "paused", "failed", "paused"), "its log tells paused after failed"),
+        (course("search", "running", "completed", "running"), "tells running after completed"),
+        (course("search", "running", "cancelled", "running"), "tells running after cancelled"),
+        (course("climb", "running", "failed", "running"), "its log tells running after failed"),
+    ],
+)
+def test_a_second_end_and_a_state_after_the_end_are_found(row: EndRow, told: str) -> None:
+    (finding,) = check_ends([row])
+    assert names([finding]) == ["owner.ended"]
+    assert told in finding.text
+
+
+def test_a_run_that_has_ended_has_no_open_rollouts() -> None:
     assert names(check_open_rollouts([(1, "completed", 0)])) == []
     assert names(check_open_rollouts([(1, "completed", 1)])) == ["run.rollouts"]
 

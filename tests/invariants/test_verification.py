@@ -9,14 +9,18 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import transaction
 
+from optimizer.models import Search, SearchState
 from orchestrator.events.models import Event, Stream
 from orchestrator.invariants import verification
 from orchestrator.invariants.verification import INVARIANTS, verify
 from orchestrator.jobs.models import Job
 from orchestrator.runs.models import Rollout, Run, RunState, VerdictRecord
+from orchestrator.searches.services import cancel_search, resume_search
+from orchestrator.searches.telling import tell_state
 from tests.base import People
 from tests.runs.conftest import MakeModel
 from tests.runs.drive import execute, make_run, make_version
+from tests.searches.playing import play, start
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -61,6 +65,25 @@ def test_it_finds_nothing_after_work_and_every_break(
     with undone():
         Job.objects.update(state="running", ended_at=None)
         assert broken() == {"job.rest"}
+
+
+def test_a_failed_search_that_goes_on_is_sound(people: People) -> None:
+    search = start(people)
+    for _ in range(2):
+        play(lambda harness, rollout: None)  # the model is away
+        search.refresh_from_db()
+        assert search.state == SearchState.FAILED
+        assert "owner.ended" not in broken()
+        resume_search(actor=people.editor, search=search)
+        assert "owner.ended" not in broken()
+    with undone():
+        Search.objects.update(state=SearchState.FAILED)
+        assert "owner.ended" in broken()
+    cancel_search(actor=people.editor, search=search)
+    assert "owner.ended" not in broken()
+    with undone(), transaction.atomic():
+        tell_state(search, SearchState.RUNNING)
+        assert "owner.ended" in broken()
 
 
 class undone:

@@ -21,6 +21,8 @@ from orchestrator.keeping.archive.writing import write_archive
 from orchestrator.projects.models import Project
 from orchestrator.runs.models import Rollout, Run, VerdictRecord
 from orchestrator.runs.queries import ended_payload
+from orchestrator.searches.ending import fail_search
+from orchestrator.searches.services import resume
 from rubrics.codec import content_hash, from_json, to_json
 from rubrics.models import Rubric, RubricVersion
 from tests.base import make_project
@@ -155,6 +157,42 @@ def test_a_rollout_that_was_cut_off_says_which_verdicts_it_lacks(
     *_, tally, end = Event.objects.filter(stream=run.stream_id).order_by("seq")
     assert (tally.kind, tally.payload["cancelled"], tally.payload["scored"]) == ("tally", 3, 1)
     assert (end.kind, end.payload["state"]) == ("run.ended", "failed")
+
+
+def states_told(search: Search) -> list[str]:
+    told = Event.objects.filter(stream=search.stream_id, kind="search.state").order_by("seq")
+    return [event.payload["state"] for event in told]
+
+
+def test_a_search_that_had_failed_before_it_went_on_ends_once_more(
+    project: Project, tmp_path: Path
+) -> None:
+    search = Search.objects.get()
+    fail_search(search=search, error="the model was away")
+    resume(search=search)
+    assert states_told(search)[-2:] == ["failed", "queued"]
+
+    other = moved(project, tmp_path / "a.zip")
+
+    search = Search.objects.get(project=other)
+    assert states_told(search) == ["running", "failed", "queued", "cancelled"]
+    assert verify().findings == []
+
+
+@pytest.mark.parametrize("state", ["running", "awaiting_approval"])
+def test_a_search_that_went_on_after_its_log_was_read_has_gone_on_in_it(
+    project: Project, tmp_path: Path, state: str
+) -> None:
+    search = Search.objects.get()
+    fail_search(search=search, error="the model was away")
+    Search.objects.update(state=state, error="", started_at=search.created_at)
+
+    other = moved(project, tmp_path / "a.zip")
+
+    search = Search.objects.get(project=other)
+    assert search.state == ("cancelled" if state == "running" else state)
+    assert states_told(search) == ["running", "failed", "running", search.state]
+    assert verify().findings == []
 
 
 def test_what_the_log_tells_later_than_the_rows_is_made_up_for(

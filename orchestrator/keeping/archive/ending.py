@@ -4,6 +4,9 @@ What was under way comes in as ended, and no job tells its log so; neither does 
 ended while the export went through the tables, since the ends of logs are read first. Both get the
 end that their row has, so that log and rows say the same, as everywhere. It has the time of the
 import: that is when it was written.
+
+Climbs and searches tell each state that they come into, and a search that failed may be resumed: an
+end may stand in its log from before it went on, so it is the last state that counts.
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ from dataclasses import asdict
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, Model, OuterRef, QuerySet
+from django.db.models import Exists, F, Model, OuterRef, QuerySet, Subquery, TextField, Value
+from django.db.models.fields.json import KT
+from django.db.models.functions import Coalesce
 
-from optimizer.models import ENDED_SEARCH_STATES, Search
+from optimizer.models import ENDED_SEARCH_STATES, Search, SearchState
 from orchestrator.climbs.models import ENDED_CLIMB_STATES, Climb
 from orchestrator.events.models import Event
 from orchestrator.events.services import NewEvent, append_many
@@ -42,21 +47,28 @@ def end_logs(project: Project) -> None:
     trainings = TrainingJob.objects.filter(project=project, state__in=ENDED_TRAINING_STATES)
     _end(_without(trainings, "train.ended"), _told("train.ended"))
     climbs = Climb.objects.filter(project=project, state__in=ENDED_CLIMB_STATES)
-    _end(_without(climbs, "climb.state", ENDED_CLIMB_STATES), _told("climb.state"))
-    searches = Search.objects.filter(project=project, state__in=ENDED_SEARCH_STATES)
-    searches = searches.exclude(stream=None)
-    _end(_without(searches, "search.state", ENDED_SEARCH_STATES), _told("search.state"))
+    _end(_of_other_state(climbs, "climb.state"), _told("climb.state"))
+    # That which waits for a person stays so; its log may lack that it went on and came so far.
+    still = (*ENDED_SEARCH_STATES, SearchState.AWAITING_APPROVAL)
+    searches = Search.objects.filter(project=project, state__in=still).exclude(stream=None)
+    _end(_of_other_state(searches, "search.state"), _states_of_searches)
 
 
 Ends = Callable[[list[Any]], Iterable[tuple[Any, list[NewEvent]]]]
 
 
-def _without(rows: QuerySet[Any], kind: str, states: Iterable[str] = ()) -> QuerySet[Any]:
-    """Those whose log has no such event; with states, none that tells one of them."""
+def _without(rows: QuerySet[Any], kind: str) -> QuerySet[Any]:
+    """Those whose log has no such event."""
     told = Event.objects.filter(stream=OuterRef("stream"), kind=kind)
-    if states:
-        told = told.filter(payload__state__in=list(states))
     return rows.filter(~Exists(told)).order_by("pk")
+
+
+def _of_other_state(rows: QuerySet[Any], kind: str) -> QuerySet[Any]:
+    """Those whose log tells another state last, or none: `last_told`, which is "" then."""
+    told = Event.objects.filter(stream=OuterRef("stream"), kind=kind).order_by("-seq")
+    last = Subquery(told.values_list(KT("payload__state"))[:1])
+    rows = rows.annotate(last_told=Coalesce(last, Value(""), output_field=TextField()))
+    return rows.exclude(last_told=F("state")).order_by("pk")
 
 
 def _end(rows: QuerySet[Any], ends: Ends) -> None:
@@ -111,6 +123,16 @@ def _ends_of_gates(gates: list[Gate]) -> Iterator[tuple[Model, list[NewEvent]]]:
     for gate in gates:
         names = ("state", "verdict", "reason", "sentence")
         yield gate, [NewEvent("gate.ended", {name: getattr(gate, name) for name in names})]
+
+
+def _states_of_searches(searches: list[Any]) -> Iterator[tuple[Model, list[NewEvent]]]:
+    """With `last_told`. One that told an end went on before its row was read."""
+    for search, events in _told("search.state")(searches):
+        if search.last_told in ENDED_SEARCH_STATES:
+            resumed = SearchState.RUNNING if search.started_at else SearchState.QUEUED
+            turn = NewEvent("search.state", {"state": resumed, "error": ""})
+            events = [turn, *events]
+        yield search, events
 
 
 def _told(kind: str) -> Ends:
