@@ -29,7 +29,7 @@ def database(tmp_path: Path) -> Iterator[Path]:
 
 
 def write(path: Path, n: int) -> None:
-    with closing(sqlite3.connect(path)) as writer:
+    with closing(sqlite3.connect(path, timeout=PATIENCE_S)) as writer:
         writer.execute("PRAGMA wal_autocheckpoint=0")
         writer.execute("INSERT INTO t VALUES (?)", [n])
         writer.commit()
@@ -69,7 +69,7 @@ def test_it_goes_on_after_a_database_that_was_away(tmp_path: Path) -> None:
     )
     looking_after.start()
     try:
-        with closing(sqlite3.connect(away)) as keeps_the_log:
+        with closing(sqlite3.connect(away, timeout=PATIENCE_S)) as keeps_the_log:
             keeps_the_log.execute("PRAGMA journal_mode=WAL")
             keeps_the_log.execute("CREATE TABLE t (n INTEGER)")
             write(away, 7)

@@ -163,7 +163,7 @@ class Fewer(Row):
 
 
 def test_one_that_does_not_come_is_waited_for_once() -> None:
-    patience_s, n_clients = 1.0, 60
+    patience_s, n_clients = 1.0, 120  # half of what they would wait is a minute, below
 
     class Silent(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
