@@ -51,17 +51,13 @@ def latest_version(environment_id: int) -> EnvironmentVersion:
 
 
 _of_slug = Prepared(
-    lambda project, slug: (
-        EnvironmentVersion.objects.select_related("environment")
-        .filter(environment__project=project, environment__slug=slug)
-        .order_by("-number")
-    ),
+    lambda project, slug: versions_in(project).filter(environment__slug=slug).order_by("-number"),
     project=int,
     slug=str,
 )
 _of_slug_and_number = Prepared(
-    lambda project, slug, number: EnvironmentVersion.objects.select_related("environment").filter(
-        environment__project=project, environment__slug=slug, number=number
+    lambda project, slug, number: versions_in(project).filter(
+        environment__slug=slug, number=number
     ),
     project=int,
     slug=str,

@@ -65,17 +65,13 @@ def hacking_alarms(climb_id: int) -> QuerySet[HackingAlarm]:
 
 
 _of_rubric = Prepared(
-    lambda project, rubric: (
-        RubricVersion.objects.select_related("rubric")
-        .filter(rubric=rubric, rubric__project=project)
-        .order_by("-number")
-    ),
+    lambda project, rubric: rubric_versions_in(project).filter(rubric=rubric).order_by("-number"),
     project=int,
     rubric=int,
 )
 _of_rubric_and_number = Prepared(
-    lambda project, rubric, number: RubricVersion.objects.select_related("rubric").filter(
-        rubric=rubric, rubric__project=project, number=number
+    lambda project, rubric, number: rubric_versions_in(project).filter(
+        rubric=rubric, number=number
     ),
     project=int,
     rubric=int,

@@ -28,7 +28,7 @@ def harness_versions_in(project_id: int) -> QuerySet[HarnessVersion]:
 
 
 _harness = Prepared(
-    lambda project, pk: HarnessVersion.objects.filter(project=project, pk=pk), project=int, pk=int
+    lambda project, pk: harness_versions_in(project).filter(pk=pk), project=int, pk=int
 )
 
 
